@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "Additive": "additive",
+    "HeteroLR": "hetero_lr",
     "AggVfl": "agg_vfl",
     "CVfl": "c_vfl",
     "Centralized": "centralized",

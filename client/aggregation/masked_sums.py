@@ -46,6 +46,9 @@ class SumTerms(Protocol):
     def evaluation(self, round: int, part: str, block: int, released: Released) -> Message:
         """Message with our values for a block of validation or test rows."""
 
+    async def more(self, round: int, stage: int, about: bytes, released: Released) -> None:
+        """Sends values of another stage of the round's training, from 1, over the same parties."""
+
 
 async def terms(
     ctx: ClientContext,
@@ -77,6 +80,9 @@ class _Clear:
 
     async def train(self, round: int, released: Released) -> None:
         await self._server.send(self._training(round, released))
+
+    async def more(self, round: int, stage: int, about: bytes, released: Released) -> None:  # noqa: ARG002  # no set
+        await self._server.send(self.evaluation(round, "", stage, released))
 
 
 class _Blinded:
@@ -156,6 +162,9 @@ class _Blinded:
         await self._server.send(self._masked(round, 0, self._about, released, self._opening.of_round(round)))
         settled = await self._opening.settle(round, self._set, self._about, fresh=self._fresh)
         self._set = settled or self._set
+
+    async def more(self, round: int, stage: int, about: bytes, released: Released) -> None:
+        await self._server.send(self._masked(round, stage, self._told.bind(about), released))
 
     def evaluation(self, round: int, part: str, block: int, released: Released) -> Message:
         schedule = self._ctx.schedule

@@ -136,7 +136,7 @@ class Simulation:
         cohort, ends = inprocess.meet(
             list(federation.names), contract.kinds, contract.limits_of(federation),
             self.delay or (lambda _from, _to, _item: 0.0), Mailbox(lambda party, _: totals.late.update([party])),
-            between=partial(self._between, outcome), enough=lambda: bool(outcome.server.best.stop),
+            between=partial(self._between, outcome), enough=lambda: outcome.server.over,
             compress=partial(Compressor, form_of(federation.compress.down), outcome.server.draws),
             outward=partial(self._outward, outcome),
         )  # fmt: skip

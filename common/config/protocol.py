@@ -68,9 +68,10 @@ class ProtocolConfig(Section):
         optimisers: those that the protocol uses: a party's, that of a party's own head, the server's.
         few_rounds: True if a run of less than a hundred rounds is usual.
         full_batch: True if a round learns from all training rows, so that it is an epoch.
+        converges: True if the server may end the run where another round would gain nothing.
         typed: True if parties learn from their tables before these are encoded, `ctx.table`.
-        boosted: True if a party can say along which columns scores only rise or fall (`parties.NAME.monotone`), the
-            loss may be Poisson's, and rows may have weights (`server.labels.weight`).
+        monotone: True if a party can say along which columns scores only rise or fall (`parties.NAME.monotone`).
+        weighted: True if the loss may be Poisson's, and rows may have weights (`server.labels.weight`).
     """
 
     defaults: ClassVar[Defaults] = Defaults()
@@ -78,8 +79,10 @@ class ProtocolConfig(Section):
     optimisers: ClassVar[frozenset[str]] = frozenset({"party", "server"})
     few_rounds: ClassVar[bool] = False
     full_batch: ClassVar[bool] = False
+    converges: ClassVar[bool] = False
     typed: ClassVar[bool] = False
-    boosted: ClassVar[bool] = False
+    monotone: ClassVar[bool] = False
+    weighted: ClassVar[bool] = False
 
     name: str = Field(description="the protocol, which decides the other keys of this section")
 

@@ -21,7 +21,8 @@ class BoostedConfig(ProtocolConfig):
 
     few_rounds: ClassVar[bool] = True
     full_batch: ClassVar[bool] = True
-    boosted: ClassVar[bool] = True
+    monotone: ClassVar[bool] = True
+    weighted: ClassVar[bool] = True
     typed: ClassVar[bool] = True
     optimisers: ClassVar[frozenset[str]] = frozenset()
 

@@ -39,6 +39,7 @@ NAMES = (
     "codes",
     "secureboost",
     "additive",
+    "hetero_lr",
 )  # fmt: skip
 """The built-in protocols, in the order in which they are listed."""
 

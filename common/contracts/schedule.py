@@ -56,6 +56,7 @@ class Schedule:
         self._every = federation.evaluate.every or self._batches.per_epoch
         self._tests = federation.stop is not None or federation.evaluate.test == "always"
         self._stop, self._block = federation.stop, federation.batch
+        self._converges = federation.protocol.converges
         self._names, self._seed, self._steps = federation.names, federation.seed, federation.protocol.local_steps_taken
         self._share = max(1, round(federation.participation * len(self._names)))
         self.privacy: PrivacyPlan | None = None
@@ -84,6 +85,10 @@ class Schedule:
         """Number of epochs completed after a round."""
         return round / self._batches.per_epoch
 
+    def end_at(self, round: int) -> None:
+        """Makes a round the last one: the server's, when its model has converged."""
+        self.rounds = round
+
     @property
     def patience(self) -> int | None:
         """Evaluations in a row without a new best before the run stops early; None if there is no end to them."""
@@ -96,6 +101,8 @@ class Schedule:
     @property
     def earliest_end(self) -> int:
         """The round before which the run cannot end: the last, unless it may stop early."""
+        if self._converges:
+            return 1
         if self._stop is None:
             return self.rounds
         if self._stop.drop is not None or (patience := self.patience) is None:

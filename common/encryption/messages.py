@@ -120,10 +120,31 @@ class ProbeSums(PartyMessage):
     y: Annotated[Released, TensorSpec("bins", "vectors", dtype="int64")]
 
 
+@message
+class MaskedSums(PartyMessage):
+    """Party to server: M c + u c_d under a mask, int64 (bins, vectors)."""
+
+    y: Annotated[MaskedTensor, TensorSpec("bins", "vectors", dtype="int64")]
+
+
+@message
+class OpenedSums(ServerMessage):
+    """Server to party: its own sums, still under its mask, int64 (bins, vectors); what one unit of a vector stands for.
+
+    Args:
+        rate: factor of this round's steps.
+        units: float64 (vectors,).
+    """
+
+    rate: float
+    units: Annotated[Tensor, TensorSpec("vectors", dtype="float64")]
+    y: Annotated[Tensor, TensorSpec("bins", "vectors", dtype="int64")]
+
+
 SUMMED = (BinCounts, Nonces, HintPart, Masks, Vectors)
 """Message kinds that a contract adds to its own."""
-PROBING = (ProbeDigest, ProbeSeed, ProbeSums)
-"""Likewise, where a hint is probed (probe.py)."""
+RETURNED = (ProbeDigest, ProbeSeed, ProbeSums, MaskedSums, OpenedSums)
+"""Likewise, where sums go back to their owner, after a probe of its hint (probe.py)."""
 DIGEST = 32
 PROBE = 1
 """Level of a probe's vectors."""

@@ -62,7 +62,7 @@ def _check_parties(config: Config) -> None:
 
 def _check_monotone(federation: FederationConfig, key: str) -> None:
     """Rejects directions of columns where no score could follow them."""
-    if not federation.protocol.boosted:
+    if not federation.protocol.monotone:
         raise ConfigError(
             f"{key} with the protocol {federation.protocol.name}: its scores follow no direction of a column",
             hint="leave it out",
@@ -124,7 +124,7 @@ def _check_task(federation: FederationConfig, server: ServerConfig) -> None:
 
 def _check_labels(federation: FederationConfig, server: ServerConfig) -> None:
     """Rejects weights of rows where these count alike, and dropping unlabelled rows that are matched by their order."""
-    if getattr(server.labels, "weight", None) is not None and not federation.protocol.boosted:
+    if getattr(server.labels, "weight", None) is not None and not federation.protocol.weighted:
         raise ConfigError(
             f"server.labels.weight: in {federation.protocol.name} all rows count alike",
             hint="leave it out, or take secureboost; weights of classes are server.class_weights",
@@ -188,7 +188,7 @@ def _check_counts(federation: FederationConfig) -> None:
     said = f"federation.loss = {POISSON}"
     if federation.task != "regression":
         raise ConfigError(f"{said}: classes are not counted", hint="set federation.task to regression")
-    if not federation.protocol.boosted:
+    if not federation.protocol.weighted:
         raise ConfigError(
             f"{said}: {federation.protocol.name} works with the loss of the task alone",
             hint="leave it out, or take secureboost",

@@ -40,10 +40,10 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.boosting import BoostedConfig, check_boosted, scores_of
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.exchange import Exchange
-from colonnade.common.encryption.messages import PROBING, SUMMED, sum_limits
+from colonnade.common.encryption.messages import RETURNED, SUMMED, sum_limits
 from colonnade.common.encryption.parameters import PROBES
 from colonnade.common.errors import ConfigError
-from colonnade.common.messaging.fields import MaskedTensor, Released, Tensor
+from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 
 ROWS = 2**22
@@ -72,27 +72,6 @@ class Counted(ServerMessage):
     alike: ClassVar[Alike | None] = Alike(("rounds",))
 
     rounds: Annotated[Tensor, TensorSpec("parties", dtype="int64")]
-
-
-@message
-class MaskedSums(PartyMessage):
-    """Party to server: M c + u c_d under a mask, int64 (bins, vectors)."""
-
-    y: Annotated[MaskedTensor, TensorSpec("bins", "vectors", dtype="int64")]
-
-
-@message
-class OpenedSums(ServerMessage):
-    """Server to party: its own sums, still under its mask, int64 (bins, vectors); what one unit of a vector stands for.
-
-    Args:
-        rate: factor of this round's steps.
-        units: float64 (vectors,).
-    """
-
-    rate: float
-    units: Annotated[Tensor, TensorSpec("vectors", dtype="float64")]
-    y: Annotated[Tensor, TensorSpec("bins", "vectors", dtype="int64")]
 
 
 @message
@@ -128,7 +107,7 @@ CONTRACT = Contract(
     title="Additive model: boosted shape functions of single columns, from sums that only their owner sees",
     source="Hastie and Tibshirani 1986; Lou et al. 2012",
     config=Config,
-    messages=(*SUMMED, *PROBING, Counted, MaskedSums, OpenedSums, Change, *BLINDED),
+    messages=(*SUMMED, *RETURNED, Counted, Change, *BLINDED),
     limits=limits,
     exchange=Exchange("logits", "sums"),
     in_step=True,

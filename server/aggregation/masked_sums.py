@@ -72,6 +72,9 @@ class Blinded:
         self._judge(round, members, found)
         return found
 
+    async def more(self, round: int, stage: int, rows: int, among: Collection[str]) -> Found:
+        return await self._sum(round, stage, rows, among)
+
     async def block(self, round: int, part: str, number: int, rows: int, among: Collection[str]) -> Found:
         return await self._sum(round, self.ctx.schedule.stage(round, part, number), rows, among)
 

@@ -36,6 +36,9 @@ class Sums(Protocol):
     async def training(self, round: int, batch: Tensor) -> Found:
         """Sums every party's values of a batch, row numbers int64 (rows,). A round without a sum is left out."""
 
+    async def more(self, round: int, stage: int, rows: int, among: Collection[str]) -> Found:
+        """Sums values of another stage of a round's training, from 1, over the parties that took part in it."""
+
     async def block(self, round: int, part: str, number: int, rows: int, among: Collection[str]) -> Found:
         """Sums the values of a block of validation or test rows, over the parties that took part in the round."""
 
@@ -93,6 +96,14 @@ class Clear:
         )
         parts = self._present.fill(self._values(responses), batch, round)
         return Found(None if parts is None else torch.stack(parts).sum(0), responses, parts)
+
+    async def more(self, round: int, stage: int, rows: int, among: Collection[str]) -> Found:  # noqa: ARG002  # in step
+        """Sums over all that answer in time; there is none without one of them."""
+        responses = await self._clients.collect(
+            self._kinds[1], round, self._ctx.quorum, among=among, rows=rows, **self._dims
+        )
+        parts = list(self._values(responses).values())
+        return Found(torch.stack(parts).sum(0) if len(parts) == len(among) else None, responses, parts)
 
     async def block(self, round: int, part: str, number: int, rows: int, among: Collection[str]) -> Found:
         """Sums a block; missing parties count as zeros."""

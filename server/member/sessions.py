@@ -73,7 +73,7 @@ class ServerSessions:
             if self.rows is not None:
                 hub.aligned = self.rows.agreed({name: member.hello.aligned for name, member in hub.members.items()})
             hub.backed_off = self.saving.backed_off
-            cohort, round = hub.begin(held, committed, self._between, lambda: bool(ctx.best.stop))
+            cohort, round = hub.begin(held, committed, self._between, lambda: ctx.over)
             self._restore(round, first=not resumed)
             ctx.session = Session(ctx.federation.id, self.owner.run, hub.session, ctx.federation.hashes())
             try:

@@ -33,7 +33,8 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     if len(rows) > (most := ROWS // width):
         raise InputError(f"{len(rows)} rows of {width} scores in an additive model: at most {most}")
     _warn(ctx, cfg)
-    objective, returned = TreeObjective(ctx), ReturnedSums(ctx, clients, cfg)
+    objective, bits = TreeObjective(ctx), None if cfg.precision == "auto" else cfg.precision
+    returned = ReturnedSums(ctx, clients, encrypted=cfg.gradients == "encrypted", bits=bits)
     start: Tensor = ctx.state.keep("start", lambda: torch.from_numpy(objective.start()))
     added: Tensor = ctx.state.keep("scores", lambda: torch.zeros(len(rows), width, dtype=torch.float64))
     counted: Tensor = ctx.state.keep("counted", lambda: torch.zeros(len(names), dtype=torch.int64))
@@ -47,7 +48,9 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
             opened = True
         scores = (start + added).numpy()
         gradients, before = objective.gradients(scores[train], returned.bits), objective.loss(scores[train])
-        await returned.give(t, gradients, rate["now"])  # 3 to 5
+        vectors = np.concatenate([gradients.first, gradients.second], axis=1)
+        units = np.concatenate([gradients.step, gradients.second_step])
+        await returned.give(t, vectors, units, rate["now"])  # 3 to 5
         found = await sums.training(t, rows)  # 6, 7
         if found.total is not None:
             moved = scores[train] + found.total.double().numpy()[train]

@@ -297,6 +297,11 @@ class ServerContext:
         """Why the run ended before its last round, or ""."""
         return self.best.stop if self.round < self.schedule.rounds else ""
 
+    @property
+    def over(self) -> bool:
+        """True if no round follows: the run stopped early, or its model has converged."""
+        return bool(self.best.stop) or self.round >= self.schedule.rounds
+
     def of_model(self, round: int) -> bool:
         """True if an evaluated round is the best so far, or the last if no best round is tracked."""
         return self.best.round == round if self.best.round else round == self.schedule.rounds

@@ -21,13 +21,23 @@ from colonnade.client.training.context import ClientContext
 from colonnade.client.training.trees.bins import Binning, binned
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import Cohort, Link
-from colonnade.common.encryption.messages import BinCounts, HintPart, Masks, Nonces, ProbeSeed, ProbeSums, Vectors
+from colonnade.common.encryption.messages import (
+    BinCounts,
+    HintPart,
+    MaskedSums,
+    Masks,
+    Nonces,
+    OpenedSums,
+    ProbeSeed,
+    ProbeSums,
+    Vectors,
+)
 from colonnade.common.encryption.parameters import SumSize
 from colonnade.common.errors import ConfigError, ContractError, InputError
 from colonnade.common.messaging.message import Message
 from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.parsing.file import parse
-from colonnade.common.protocols.additive import Change, Counted, MaskedSums, OpenedSums
+from colonnade.common.protocols.additive import Change, Counted
 from colonnade.server.protocols.additive import serve
 from colonnade.server.training.trees.gradients import TreeObjective
 from colonnade.simulation.federation import Simulation

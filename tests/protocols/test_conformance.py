@@ -83,6 +83,28 @@ TestAdditive = conformance(
     gradients="clear",
     aggregate="clear",
 )
+TestHeteroLR = conformance(
+    "hetero_lr",
+    quick(
+        needs_all=True,
+        unused=KEYS,
+        fresh=(
+            "BinCounts",
+            "Nonces",
+            "HintPart",
+            "Masks",
+            "Vectors",
+            "ProbeDigest",
+            "ProbeSeed",
+            "ProbeSums",
+            "MaskedSums",
+            "OpenedSums",
+        ),
+        free=("columns", "degree", "rows", "vectors", "bins", "lines", "part", "memory"),
+        sets=("federation.rows.train=600",),
+    ),
+    aggregate="clear",
+)
 TestSecureBoost = conformance(
     "secureboost",
     quick(

@@ -27,6 +27,7 @@ PROTOCOLS = [
     {"name": "vfedmh", "embedding": 16},
     {"name": "secureboost", "gradients": "clear", "depth": 2},
     {"name": "additive", "bins": 8},
+    {"name": "hetero_lr"},
 ]
 NOISE_ONCE = {"clip": 1.0, "noise_multiplier": 0.1, "seeded": True, "once": {"colluders": 1}}
 

@@ -42,6 +42,7 @@ BLIND = [
     {"name": "fdml", "aggregate": "blinded"},
     {"name": "split_avg", "aggregate": "blinded"},
     {"name": "additive", "gradients": "clear"},
+    {"name": "hetero_lr"},
 ]
 
 

@@ -11,7 +11,7 @@ import torch
 from colonnade.client.training.context import ClientContext
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.encryption.clear import ClearHolder
-from colonnade.common.encryption.linear import Answer, Bins, Holder, Whole, public_matrix, rounded
+from colonnade.common.encryption.linear import Answer, Holder, PartyMatrix, Whole, public_matrix, rounded
 from colonnade.common.encryption.messages import BLOCK, NONCE, BinCounts, HintPart, Masks, Nonces, Vectors
 from colonnade.common.encryption.parameters import DEGREE, SumSize
 from colonnade.common.encryption.ring import Public, Words
@@ -25,6 +25,7 @@ class PartySums:
     Args:
         matrix: M, over the training rows.
         encrypted: False if vectors travel as they are.
+        weight: the largest magnitude of an entry of M.
 
     Attributes:
         degree: rows of the server's `Masks`.
@@ -32,12 +33,14 @@ class PartySums:
         public: the matrix A, once the session is open.
     """
 
-    def __init__(self, ctx: ClientContext, server: Link, matrix: Bins, *, encrypted: bool) -> None:
+    def __init__(
+        self, ctx: ClientContext, server: Link, matrix: PartyMatrix, *, encrypted: bool, weight: int = 1
+    ) -> None:
         self._ctx, self._server, self._matrix, self._encrypted = ctx, server, matrix, encrypted
         self.degree = DEGREE if encrypted else 0
         self._blocks = torch.split(ctx.schedule.partition.train, BLOCK)
         self._holder: Holder | ClearHolder | None = None
-        self.size = SumSize(matrix.shape[1])
+        self.size = SumSize(matrix.shape[1], weight)
         self.public: Public
 
     async def open(self, round: int, counts: Sequence[int], kinds: Sequence[int]) -> bool:

@@ -35,6 +35,7 @@ KINDS: Mapping[str, str] = {
     "Prepared": "which shares of the data the party still has, and its number of columns",
     "ProbeDigest": "a hash of the party's answer to zeros, which shows that its table of bins is one",
     "ProbeSums": "the answer: noise",
+    "Products": "a regression: scalar products of coefficients and gradients, and a direction's logits of all rows",
     "Proved": "alignment of rows: hidden keys, with a proof that one secret hides them all",
     "Reused": "alignment of rows: a receipt, the kept result is used again",
     "SealedShares": "shares of the party's keys for masks, encrypted for every other party",

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.common.data.targets import CountScale
@@ -18,6 +17,7 @@ from colonnade.server.training.trees.splits import Floats, Whole
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _FEW = 64.0  # steps
 _LARGEST = 60.0  # logarithm of a mean
+_SMALL = 2.0**-60  # of a derivative
 
 
 class TreeObjective:
@@ -66,6 +66,11 @@ class TreeObjective:
         Args:
             bits: of a number besides its sign.
         """
+        steps, whole = zip(*(self._whole(numbers, bits) for numbers in self.derivatives(scores)), strict=True)
+        return Gradients(self.rows.numpy(), *whole, *steps)
+
+    def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
+        """First and second derivatives at the training rows, whose scores these are, float64 (rows, scores)."""
         y, weights = self._targets(self.logits(scores)).numpy(), self._weights().numpy()[:, None]
         if self._counts:
             second = _means(scores)
@@ -79,8 +84,7 @@ class TreeObjective:
             p = np.exp(scores - scores.max(axis=1, keepdims=True))
             p /= p.sum(axis=1, keepdims=True)
             first, second = p - y, p * (1 - p)
-        steps, whole = zip(*(self._whole(weights * numbers, bits) for numbers in (first, second)), strict=True)
-        return Gradients(self.rows.numpy(), *whole, *steps)
+        return weights * first, weights * second
 
     def _targets(self, logits: Tensor) -> Tensor:
         """Scaled targets, counts, or probabilities of the classes, float64 (rows, outputs)."""
@@ -104,8 +108,7 @@ class TreeObjective:
         Where most are but a few steps, beside some that are far larger, their sums would suffer: fractions are then
         rounded up in as large a share of the rows as they are.
         """
-        most = np.abs(numbers).max(axis=0)
-        steps: NDArray[np.float64] = np.exp2(np.ceil(np.log2(np.where(most > 0, most, 1.0))) - bits)
+        steps = steps_of(numbers, bits)
         exact = numbers / steps
         rounded = np.where(np.abs(exact).mean(axis=0) < _FEW, self._dither, 0.5)
         return steps, np.floor(exact + rounded).astype(np.int64)
@@ -113,3 +116,12 @@ class TreeObjective:
 
 def _means(scores: Floats) -> Floats:
     return np.exp(np.minimum(scores, _LARGEST))
+
+
+def steps_of(numbers: Floats, bits: int) -> Floats:
+    """A power of two for each column, of which all its numbers, (rows, columns), are multiples of at most `bits` bits.
+
+    Columns without a number of any size have one of numbers that are small: no step underflows.
+    """
+    found: Floats = np.exp2(np.ceil(np.log2(np.maximum(np.abs(numbers).max(axis=0), _SMALL))) - bits)
+    return found

@@ -17,7 +17,9 @@ from colonnade.common.encryption.messages import (
     NONCE,
     PROBE,
     BinCounts,
+    MaskedSums,
     Masks,
+    OpenedSums,
     ProbeDigest,
     ProbeSeed,
     ProbeSums,
@@ -26,21 +28,21 @@ from colonnade.common.encryption.messages import (
 from colonnade.common.encryption.parameters import PROBES, solvable
 from colonnade.common.encryption.probe import Probe, digest
 from colonnade.common.errors import ContractError, InputError
-from colonnade.common.protocols.additive import Config, MaskedSums, OpenedSums
 from colonnade.server.training.context import ServerContext
-from colonnade.server.training.trees.grower import Gradients
 from colonnade.server.training.trees.sessions import SumSession
-from colonnade.server.training.trees.splits import Whole
+from colonnade.server.training.trees.splits import Floats, Whole
 
 
 class ReturnedSums:
     """One session's exchange with the parties."""
 
-    def __init__(self, ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
-        self._ctx, self._clients, self._encrypted = ctx, clients, cfg.gradients == "encrypted"
-        self._session = SumSession(ctx, clients, encrypted=self._encrypted)
-        self.bits = self._session.size.precision if cfg.precision == "auto" else cfg.precision
-        if self._encrypted:
+    def __init__(
+        self, ctx: ServerContext, clients: Cohort, *, encrypted: bool = True, bits: int | None = None, weight: int = 1
+    ) -> None:
+        self._ctx, self._clients, self._encrypted = ctx, clients, encrypted
+        self._session = SumSession(ctx, clients, encrypted=encrypted, weight=weight)
+        self.bits = bits or self._session.size.precision
+        if encrypted:
             self._session.size.refuse_large(self.bits)
         self._bins: dict[str, int] = {}
 
@@ -79,17 +81,16 @@ class ReturnedSums:
             except InputError as wrong:
                 raise ContractError(name, "ProbeSums", "y", "sums of zeros under its hint", str(wrong)) from None
 
-    async def give(self, round: int, gradients: Gradients, rate: float) -> Responses[MaskedSums]:
+    async def give(self, round: int, vectors: Whole, units: Floats, rate: float = 1.0) -> Responses[MaskedSums]:
         """3 to 5: every party that answers in time is returned the sums over its own bins."""
-        both: Whole = np.concatenate([gradients.first, gradients.second], axis=1)
-        keys = await self._session.send(round, 0, both.shape[1], _slices(both))
-        answers = await self._clients.collect(MaskedSums, round, self._ctx.quorum, vectors=both.shape[1])
-        units = torch.from_numpy(np.concatenate([gradients.step, gradients.second_step]))
+        count = vectors.shape[1]
+        keys = await self._session.send(round, 0, count, _slices(vectors))
+        answers = await self._clients.collect(MaskedSums, round, self._ctx.quorum, vectors=count)
         returned = {}
         for name, answer in answers.items():
             self._refuse_other_bins(name, "MaskedSums", len(answer.y))
             y = self._session.sender.opened(self._session.hints[name], keys, answer.y.numpy().view(np.uint64))
-            returned[name] = OpenedSums(round, rate, units, torch.from_numpy(y.view(np.int64)))
+            returned[name] = OpenedSums(round, rate, torch.from_numpy(units), torch.from_numpy(y.view(np.int64)))
         await self._clients.broadcast(returned)
         return answers
 

@@ -26,6 +26,7 @@ class SumSession:
 
     Args:
         encrypted: False if vectors travel as they are.
+        weight: the largest magnitude of an entry of the parties' matrices.
 
     Attributes:
         size: of the sums.
@@ -34,9 +35,9 @@ class SumSession:
         hints: by party, likewise.
     """
 
-    def __init__(self, ctx: ServerContext, clients: Cohort, *, encrypted: bool) -> None:
+    def __init__(self, ctx: ServerContext, clients: Cohort, *, encrypted: bool, weight: int = 1) -> None:
         self._ctx, self._clients, self._encrypted = ctx, clients, encrypted
-        self.size = SumSize(len(ctx.schedule.partition.train))
+        self.size = SumSize(len(ctx.schedule.partition.train), weight)
         self.sender: Sender = ClearSender(self.size)
         self.hints: dict[str, Hint] = {}
         self.public: Public

@@ -103,6 +103,7 @@ def starts(cfg: Config, secrets: dict[str, bytes]) -> Starts:
 # What no member draws for itself: seeded noise, which these configurations ask for, the fixed groups of codes, and
 # where trees start, which follows from the labels of the training rows.
 ASKED = {"noise", "groups", "start"}
+AT_ZERO = ("codes", "linear_admm", "secureboost", "additive", "hetero_lr")  # protocols whose models begin there
 WEIGHTS = {"model", "head", "heads", "active model"}
 PROTOCOLS = {
     **{name: ({"name": name}, ()) for name in NAMES},
@@ -141,7 +142,7 @@ def test_a_member_s_start_follows_from_its_own_secret_alone(case: str, tmp_path:
     first = begun(0, secret)
     assert "random" in first[SERVER]
     weights = [name for member in MEMBERS for name in first[member] if name.split(".")[0] in WEIGHTS]
-    assert weights or protocol["name"] in ("codes", "linear_admm", "secureboost", "additive")  # which begin at zero
+    assert weights or protocol["name"] in AT_ZERO
     again = begun(5, secret | {"party2": b"\1" * 31 + b"\0"})
     for member in MEMBERS:
         for name in first[member].keys() - ASKED - ({"random"} if member == "party2" else set()):

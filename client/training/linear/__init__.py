@@ -1,0 +1,1 @@
+"""Generalised linear models at a party: its columns as whole numbers, and its coefficients."""

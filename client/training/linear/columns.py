@@ -1,0 +1,118 @@
+"""A party's part of a linear model: z = (X - mean) B, over its columns as they are encoded."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg.lapack import dpstrf
+from torch import Tensor
+
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.linear.design import Design, Floats, rounded
+from colonnade.common.errors import DataError
+
+_NAMED = 10  # columns in a message
+
+
+class LinearColumns:
+    """The columns, and coordinates in which the Hessian of the loss is close to the unit matrix.
+
+    Those are b = L' B with L L' = curvature X' X + penalty, which is local to the party (Boehning and Lindsay 1988 for
+    the logistic loss, whose curvature is at most 1/4). They are of the training rows, and the party's state keeps them.
+
+    Args:
+        penalty: of the squared coefficients, times 1/2. Without one, columns that are sums of others are left out,
+            with a warning that names them to the party.
+        curvature: of the loss in a row, about.
+
+    Raises:
+        DataError: there is no column that varies.
+    """
+
+    def __init__(self, ctx: ClientContext, penalty: float, curvature: float) -> None:
+        self._ctx, self.penalty = ctx, penalty
+        kept = ctx.state.keep("columns", lambda: _Fitted(ctx, penalty, curvature))
+        self._mean, self._digits, self._used, self._factor = kept.mean, kept.digits, kept.used, kept.factor
+
+    def design(self) -> Design:
+        """The matrix over the training rows."""
+        return Design(_numbers(self._ctx, self._ctx.schedule.partition.train))
+
+    @property
+    def count(self) -> int:
+        """Coefficients an output."""
+        return len(self._used)
+
+    def gradient(self, design: Design, sums: Floats, at: Floats) -> Floats:
+        """Gradient in b, float64 (count, outputs).
+
+        Args:
+            sums: of the loss's derivatives over the design's lines, (lines, outputs).
+            at: b, (count, outputs).
+        """
+        slopes = design.times(sums) - np.outer(self._mean, sums[0])
+        return self._solve(slopes[self._used] + self.penalty * self.coefficients(at), transposed=False)
+
+    def coefficients(self, at: Floats) -> Floats:
+        """B from b, (count, outputs)."""
+        return self._solve(at, transposed=True)
+
+    def all_coefficients(self, at: Floats) -> Floats:
+        """B of all columns, zeros for those that were left out, (columns, outputs)."""
+        found = np.zeros((len(self._mean), at.shape[1]))
+        found[self._used] = self.coefficients(at)
+        return found
+
+    def logits(self, coefficients: Floats, rows: Tensor) -> Tensor:
+        """(X - mean) B of these rows, float32 (rows, outputs)."""
+        x = rounded(_numbers(self._ctx, rows), self._digits) - self._mean
+        return torch.from_numpy((x[:, self._used] @ coefficients).astype(np.float32))
+
+    def _solve(self, right: Floats, *, transposed: bool) -> Floats:
+        found: Floats = solve_triangular(self._factor, right, trans="T" if transposed else "N", lower=True)
+        return found
+
+
+def _numbers(ctx: ClientContext, rows: Tensor) -> Floats:
+    return ctx.features[rows].flatten(1).double().cpu().numpy()
+
+
+class _Fitted:
+    """What the training rows decide: means of the columns, which of them are digits, and which are used with L."""
+
+    def __init__(self, ctx: ClientContext, penalty: float, curvature: float) -> None:
+        own = _numbers(ctx, ctx.schedule.partition.train)
+        self.digits = Design(own).digits
+        x = rounded(own, self.digits)
+        self.mean: Floats = x.mean(axis=0)
+        products = curvature * ((x - self.mean).T @ (x - self.mean))
+        self.used = np.arange(len(products)) if penalty else _independent(ctx, products)
+        square = products[np.ix_(self.used, self.used)]
+        factor = cholesky(square + penalty * np.eye(len(self.used)), lower=True)
+        self.factor: Floats = np.ascontiguousarray(factor)  # as it is restored: another order rounds differently
+
+    def state(self) -> dict[str, Tensor]:
+        return {name: torch.from_numpy(getattr(self, name)) for name in _FITTED}
+
+    def restore(self, saved: dict[str, Tensor]) -> None:
+        for name in _FITTED:
+            setattr(self, name, saved[name].numpy().copy())
+
+
+_FITTED = ("digits", "mean", "used", "factor")
+
+
+def _independent(ctx: ClientContext, products: Floats) -> NDArray[np.int64]:
+    """Columns that vary, and are no sums of others before them."""
+    scale = np.sqrt(np.where(products.diagonal() > 0, products.diagonal(), 1.0))
+    _, order, rank, _ = dpstrf(products / np.outer(scale, scale), tol=1e-9)
+    used: NDArray[np.int64] = np.sort(order[:rank].astype(np.int64) - 1)
+    used = used[products.diagonal()[used] > 0]
+    if not len(used):
+        raise DataError("no column varies over the training rows", shared="none of its columns varies")
+    if len(left := np.setdiff1d(np.arange(len(products)), used)):
+        named = ", ".join(map(str, left[:_NAMED].tolist())) + (" .." if len(left) > _NAMED else "")
+        ctx.warn(f"encoded columns {named} are sums of others, and have no coefficient: set `c` to keep them")
+    return used

@@ -1,0 +1,138 @@
+"""The server's part of a regression's L-BFGS: the loss, the intercepts, directions, and the lengths of steps."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from colonnade.common.contracts.boosting import scores_of
+from colonnade.common.errors import DataError, InputError
+from colonnade.common.models.vector_free import Floats, Share, direction, minimum_along
+from colonnade.common.protocols.hetero_lr import CURVATURE, Config, scale_of
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.trees.gradients import TreeObjective, steps_of
+from colonnade.server.training.trees.splits import Whole
+
+_SEPARATED = 1e-6  # loss of a row that only separated classes reach
+
+
+class Regression:
+    """Everything that is kept between rounds is in the context's state.
+
+    Attributes:
+        width: logits of a row.
+    """
+
+    def __init__(self, ctx: ServerContext, cfg: Config) -> None:
+        self._ctx, self._objective, self.width = ctx, TreeObjective(ctx), scores_of(ctx.federation)
+        self._train, self._tolerance = ctx.schedule.partition.train.cpu().numpy(), cfg.tolerance
+        self._pairs, self._scale, count = cfg.memory, scale_of(ctx.federation), len(self._train)
+        self._root = math.sqrt(CURVATURE[ctx.federation.task] * count)  # coordinates of intercepts, as of coefficients
+        self._start: Tensor = ctx.state.keep("start", lambda: torch.from_numpy(self._objective.start()))
+        zeros = lambda: torch.zeros(len(ctx.labels), self.width, dtype=torch.float64)  # noqa: E731
+        self._added: Tensor = ctx.state.keep("scores", zeros)
+        self._share = ctx.state.keep("intercepts", lambda: Share(np.zeros(self.width), cfg.memory, count**-0.5))
+        self._at = ctx.state.keep("steps", lambda: {"made": 0, "converged": 0})
+        self._end()
+
+    @property
+    def steps(self) -> int:
+        """Number of steps made."""
+        return int(self._at["made"])
+
+    @property
+    def vectors(self) -> int:
+        """Number of vectors whose scalar products the next direction needs."""
+        return 2 * min(self.steps, self._pairs) + 1
+
+    def loss(self) -> float:
+        """Mean loss of the training rows, without the penalty."""
+        return self._objective.loss(self._scores())
+
+    def logits(self, rows: Tensor) -> Tensor:
+        """Of these rows, int64 (rows,), as `TreeObjective.logits`."""
+        rows = rows.cpu()
+        return self._objective.logits((self._start + self._added[rows]).numpy())
+
+    def residuals(self, bits: int) -> tuple[Whole, Floats]:
+        """Derivatives of the loss at the training rows, each in two parts of `bits` bits: int64 (rows, 2 width), the
+        upper ones first; and the unit of each column.
+        """
+        self._first, self._second = self._objective.derivatives(self._scores())
+        unit = steps_of(self._first, bits)
+        upper = np.rint(self._first / unit)
+        lower = np.rint((self._first - upper * unit) / (unit * 2.0**-bits))
+        return np.concatenate([upper, lower], axis=1).astype(np.int64), np.concatenate([unit, unit * 2.0**-bits])
+
+    def turn(self, products: Floats) -> Floats | None:
+        """Coefficients of the next direction, of length 1, from the sums of the parties' products; None at the minimum.
+
+        Raises:
+            InputError: the sums were clipped.
+        """
+        count = self.vectors
+        joined = products[: count**2].reshape(count, count)
+        joined = (joined + joined.T) / 2 + self._share.products(self._first.sum(axis=0) / self._root)
+        if (largest := joined.diagonal().max()) >= 4 * self._scale:  # no product is larger than those on the diagonal
+            raise InputError(
+                f"a sum of squares of {largest:.4g}: parts of it were clipped to federation.blinding.bound",
+                hint="raise federation.blinding.bound, with federation.blinding.bits: 64",
+            )
+        found, unit = direction(joined), self._share.unit
+        slope, self._length = joined[-1] @ found / unit**2, math.sqrt(max(float(found @ joined @ found), 0.0))
+        if not slope < -2 * self._tolerance * len(self._train):
+            self._at["converged"] = self._ctx.round + 1
+            self._end()
+            return None
+        found /= self._length
+        self._slope, self._gradient = joined[-1] @ found / unit, math.sqrt(joined[-1, -1]) / unit
+        return found
+
+    def step(self, found: Floats, coefficients: Floats) -> tuple[float, float]:
+        """Steps to the least loss along the direction: the step's length, and the unit of gradients from now on.
+
+        Args:
+            found: the sums of the parties' parts of the direction's logits of all rows, and in the last line of its
+                penalty, float64 (rows + 1, width).
+
+        Raises:
+            DataError: the loss falls without end: a linear function of the columns separates the classes.
+        """
+        own = self._share.turn(coefficients) / self._root
+        added, penalty = torch.from_numpy(found[:-1] / self._scale), float(found[-1, 0])
+        z, dz = self._scores(), added.numpy()[self._train] + own
+        penalty_slope = self._slope - float((self._first * dz).sum())
+
+        def slope(place: float) -> float:
+            first, _ = self._objective.derivatives(z + place * dz)
+            return float((first * dz).sum() + penalty_slope + place * penalty)
+
+        curved = float((self._second * dz**2).sum() + penalty)
+        try:
+            length = minimum_along(slope, -self._slope / curved if curved > 0 else 1.0)
+        except ValueError:
+            length = math.inf
+        if not math.isfinite(length) or self._objective.loss(z + length * dz) < _SEPARATED:
+            raise DataError(
+                "the loss falls without end: a sum of columns separates the classes",
+                hint="set federation.protocol.c, which penalises large coefficients",
+                shared="the columns separate the classes: federation.protocol.c",
+            )
+        steep = self._objective.derivatives(z + length * dz)[1].max() / CURVATURE[self._ctx.federation.task]
+        unit = 1 / max(length * max(1.0, float(steep)), self._gradient)  # no vector's product is much above 1
+        self._share.step(length, unit)
+        self._added += length * added
+        self._start += length * torch.from_numpy(own)
+        self._at["made"] += 1
+        return length, unit
+
+    def _end(self) -> None:
+        """Ends the run with the round in which the next step promised less than the tolerance."""
+        if converged := int(self._at["converged"]):
+            self._ctx.schedule.end_at(converged)
+
+    def _scores(self) -> Floats:
+        return np.asarray((self._start + self._added).numpy()[self._train])

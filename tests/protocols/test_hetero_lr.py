@@ -1,0 +1,231 @@
+"""Linear models over parties against scikit-learn on the joined columns, and members that depart from the protocol."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
+
+from colonnade.client.protocols.hetero_lr import model_of
+from colonnade.common.config.members import Config
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.errors import ConfigError, ContractError, DataError, InputError
+from colonnade.common.parsing.file import parse
+from colonnade.common.protocols.hetero_lr import Direction, Products, Step
+from colonnade.simulation.federation import Simulation
+from colonnade.simulation.outcome import Outcome
+
+
+def config(*sets: str, name: str = "breast_cancer", parties: int = 3, **protocol: Any) -> Config:
+    outputs = {"task": "regression"} if name == "diabetes" else {"classes": {"breast_cancer": 2, "wine": 3}[name]}
+    tree = {
+        "federation": {
+            "id": "linear", "parties": parties, "rounds": 80, "batch": 64, "seed": 0, "stop": "none", **outputs,
+            "protocol": {"name": "hetero_lr", **protocol}, "evaluate": {"every": 80},
+        },
+        "server": {"labels": {"source": "sklearn", "name": name}},
+        "every_party": {"data": {"source": "sklearn", "name": name, "split": "columns"}},
+    }  # fmt: skip
+    return parse(tree, sets)
+
+
+def run(*sets: str, name: str = "breast_cancer", more: dict[str, Any] | None = None, **protocol: Any) -> Outcome:
+    return Simulation(config(*sets, name=name, **protocol), record=True, **(more or {})).run()
+
+
+logistic = cache(lambda: run(more={"save": True}))
+
+
+def coefficients(outcome: Outcome) -> NDArray[np.float64]:
+    """Of all parties' encoded columns, (logits, columns)."""
+    return np.concatenate([model_of(ctx).all_coefficients() for ctx in outcome.clients.values()]).T
+
+
+def joined(outcome: Outcome) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """Columns and labels of the training rows."""
+    train = outcome.server.schedule.partition.train
+    columns = [ctx.features[train].flatten(1).double().numpy() for ctx in outcome.clients.values()]
+    return np.concatenate(columns, axis=1), outcome.server.labels[train].numpy()
+
+
+def test_a_logistic_regression_is_scikit_learns() -> None:
+    x, y = joined(logistic())
+    theirs = LogisticRegression(C=1.0, tol=1e-10, max_iter=1000).fit(x, y)
+    np.testing.assert_allclose(coefficients(logistic()), theirs.coef_, atol=1e-3)
+    assert logistic().server.round < 80, "it converges"
+    assert logistic().server.metrics["test_accuracy"] > 0.9
+
+
+def test_several_classes_are_scikit_learns_multinomial_regression() -> None:
+    outcome = run(name="wine", c=0.5)
+    x, y = joined(outcome)
+    theirs = LogisticRegression(C=0.5, tol=1e-10, max_iter=1000).fit(x, y)
+    np.testing.assert_allclose(coefficients(outcome), theirs.coef_, atol=1e-3)
+
+
+def test_a_regression_is_scikit_learns_ridge() -> None:
+    outcome = run(name="diabetes", c=0.1)
+    x, y = joined(outcome)
+    theirs = Ridge(alpha=10.0).fit(x, y)
+    np.testing.assert_allclose(coefficients(outcome), theirs.coef_.reshape(1, -1), atol=1e-3)
+
+
+def test_sums_in_the_clear_give_the_same_coefficients() -> None:
+    np.testing.assert_allclose(coefficients(run(aggregate="clear")), coefficients(logistic()), atol=1e-4)
+
+
+def test_class_weights_weigh_the_loss() -> None:
+    outcome = run("server.class_weights=[3.0, 1.0]")
+    x, y = joined(outcome)
+    theirs = LogisticRegression(C=1.0, class_weight={0: 3.0, 1: 1.0}, tol=1e-10, max_iter=1000).fit(x, y)
+    np.testing.assert_allclose(coefficients(outcome), theirs.coef_, atol=2e-3)
+
+
+def test_a_run_goes_on_from_a_checkpoint_to_the_same_coefficients() -> None:
+    whole = logistic()
+    rest = run(more={"start": (9, whole.saved[9])})
+    assert np.array_equal(coefficients(rest), coefficients(whole))
+    assert rest.server.metrics == whole.server.metrics
+
+
+def test_a_party_predicts_what_it_added_in_training() -> None:
+    server = logistic().server
+    parts = [model_of(ctx).logits(torch.arange(len(server.labels))) for ctx in logistic().clients.values()]
+    np.testing.assert_allclose(sum(parts).numpy(), server.state["scores"].numpy(), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        (("federation.participation=0.5",), "federation.participation"),
+        (
+            ("federation.privacy={mechanism: gaussian, clip: 1, noise_multiplier: 1, delta: 1e-5}",),
+            "federation.privacy",
+        ),
+        (("federation.compress.up={form: int8}",), "federation.compress"),
+        (("federation.protocol.c=0",), "c = 0"),
+    ],
+)
+def test_what_a_descent_over_all_rows_does_not_go_with_is_refused(sets: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        config(*sets)
+
+
+def test_separated_classes_without_a_penalty_are_named() -> None:
+    with pytest.raises(DataError, match="separates the classes"):
+        run(name="wine", c="none")
+
+
+def scripted(answer: Any) -> Any:
+    async def side(ctx: Any, clients: Cohort, cfg: Any) -> None:
+        from colonnade.server.protocols.hetero_lr import serve
+
+        await serve(ctx, Changed(clients, answer), cfg)
+
+    return side
+
+
+class Changed:
+    """The server's links, but for messages that a test changes."""
+
+    def __init__(self, clients: Cohort, change: Any) -> None:
+        self._clients, self._change = clients, change
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._clients, name)
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def __iter__(self) -> Any:
+        return iter(self._clients)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._clients[name]
+
+    async def broadcast(self, message: Any) -> None:
+        await self._clients.broadcast(self._change(message))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda m: Direction(m.round, m.steps + 1, m.coefficients) if isinstance(m, Direction) else m,
+            r"Direction\.steps",
+        ),
+        (lambda m: Step(m.round, -m.step) if isinstance(m, Step) else m, r"Step\.step"),
+        (lambda m: Step(m.round, 0 * m.step) if isinstance(m, Step) else m, r"Step\.step"),
+    ],
+)
+def test_a_server_that_steps_otherwise_is_refused(change: Any, said: str) -> None:
+    with pytest.raises(ContractError, match=said):
+        run(more={"instead": {"server": scripted(change)}})
+
+
+def test_sums_that_were_clipped_end_the_run() -> None:
+    with pytest.raises(InputError, match=r"clipped to federation\.blinding\.bound"):
+        run("federation.blinding.bound=0.01")
+
+
+def test_messages_of_a_round_are_those_of_the_box() -> None:
+    kinds = [type(message).__name__ for _, to, message in logistic().messages if message.round == 3 and to != "server"]
+    assert set(kinds) >= {"Masks", "Vectors", "OpenedSums", "Direction", "Step", "Members"}
+    assert not any(isinstance(message, Products) for _, _, message in logistic().messages)
+
+
+def test_counts_are_a_poisson_regression(tmp_path: Path) -> None:
+    draws = np.random.default_rng(0)
+    x = draws.normal(size=(300, 6))
+    y = draws.poisson(np.exp(x @ [0.5, -0.3, 0.2, 0.0, 0.4, -0.2] + 1))
+    for party in range(3):
+        part = x[:, 2 * party : 2 * party + 2]
+        np.savetxt(tmp_path / f"{party}.csv", part, delimiter=",", header="a,b", comments="")
+    np.savetxt(tmp_path / "y.csv", y, fmt="%d", header="claims", comments="")
+    tree = {
+        "federation": {
+            "id": "counts", "parties": {f"p{k}": "" for k in range(3)}, "rounds": 60, "batch": 300, "seed": 0,
+            "task": "regression", "loss": "poisson", "protocol": {"name": "hetero_lr", "c": 0.5},
+            "evaluate": {"every": 60}, "stop": "none",
+        },
+        "server": {"labels": {"source": "csv", "path": "y.csv", "label": "claims"}},
+        "parties": {f"p{k}": {"data": {"source": "csv", "path": f"{k}.csv"}} for k in range(3)},
+    }  # fmt: skip
+    outcome = Simulation(parse(tree, ()), base=tmp_path).run()
+    ours, counted = joined(outcome)
+    theirs = PoissonRegressor(alpha=1 / (0.5 * len(ours)), tol=1e-10, max_iter=1000).fit(ours, counted.ravel())
+    np.testing.assert_allclose(coefficients(outcome)[0], theirs.coef_, atol=1e-3)
+
+
+def test_columns_that_are_sums_of_others_are_left_out_without_a_penalty(tmp_path: Path) -> None:
+    """One party has a column twice, and one that is constant."""
+    draws = np.random.default_rng(1)
+    x = draws.normal(size=(300, 3))
+    y = (x.sum(1) + draws.normal(size=300) > 0).astype(int)
+    tables = {"one": np.c_[x[:, 0], x[:, 0], np.ones(300)], "two": x[:, 1:2], "three": x[:, 2:]}
+    for name, part in tables.items():
+        header = ",".join("abc"[: part.shape[1]])
+        np.savetxt(tmp_path / f"{name}.csv", part, delimiter=",", header=header, comments="")
+    np.savetxt(tmp_path / "y.csv", y, fmt="%d", header="bought", comments="")
+    tree = {
+        "federation": {
+            "id": "twice", "parties": dict.fromkeys(tables, ""), "rounds": 60, "batch": 300, "seed": 0, "classes": 2,
+            "protocol": {"name": "hetero_lr", "c": "none"}, "evaluate": {"every": 60}, "stop": "none",
+        },
+        "server": {"labels": {"source": "csv", "path": "y.csv", "label": "bought"}},
+        "parties": {name: {"data": {"source": "csv", "path": f"{name}.csv"}} for name in tables},
+    }  # fmt: skip
+    outcome = Simulation(parse(tree, ()), base=tmp_path).run()
+    warned = [e["reason"] for e in outcome.of_kind("warning") if e["party"] == "one"]
+    assert any("encoded columns 1, 2 are sums of others" in reason for reason in warned), warned
+    ours, bought = joined(outcome)
+    used = [0, 3, 4]
+    theirs = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(ours[:, used], bought)
+    np.testing.assert_allclose(coefficients(outcome)[:, used], theirs.coef_, atol=1e-3)
+    assert not coefficients(outcome)[:, 1:3].any()
