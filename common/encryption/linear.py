@@ -37,6 +37,8 @@ from colonnade.common.encryption.ring import (
     Spectrum,
     Words,
     forward,
+    halves,
+    halves_times,
     inverse,
     joined,
     sparse_forward,
@@ -209,16 +211,11 @@ class Hint:
     def __init__(self, words: Words) -> None:
         if words.ndim != 2 or words.shape[1] != DEGREE:
             raise InputError(f"a hint of shape {words.shape}")
-        self.words = words
+        self._halves = halves(words)
 
     def times(self, keys: VectorKeys) -> Words:
         """H s, (bins, v)."""
-        secrets = keys.secrets.astype(np.float64)
-        parts = [
-            times_words(secrets, np.ascontiguousarray(self.words[first : first + _AT_ONCE].T)).T
-            for first in range(0, len(self.words), _AT_ONCE)
-        ]
-        return np.concatenate(parts)
+        return halves_times(self._halves, keys.secrets.T)
 
 
 class Holder:
@@ -262,7 +259,7 @@ class Holder:
                 f"more than {self._size.most_answers} answers under one hint", hint="resume: a session has its own hint"
             )
         self.answers += dummy.shape[1]
-        return Answer(self._size, self._matrix, times_words(self._masks.astype(np.float64), dummy), self._bits)
+        return Answer(self._size, self._matrix, times_words(self._masks, dummy), self._bits)
 
     def _masked(self, first: int, last: int) -> Words:
         """Rows `first` to `last` of M A + u a_d."""

@@ -18,8 +18,10 @@ from colonnade.common.encryption.parameters import DEGREE
 
 Words = NDArray[np.uint64]
 Spectrum = NDArray[np.complex128]
+Halves = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 _HALF = DEGREE // 2
+_FLOATS = 64  # rows of a matrix
 _TWIST = np.exp(1j * np.pi * np.arange(_HALF) / DEGREE)
 _TWISTS = np.concatenate([_TWIST, 1j * _TWIST])
 _PLACES = (0, 22, 43)  # of the limbs in a word
@@ -55,24 +57,42 @@ def inverse(values: Spectrum) -> NDArray[np.float64]:
     return np.concatenate([folded.real, folded.imag], axis=-1)
 
 
-def times_words(short: NDArray[np.float64], words: Words) -> Words:
+def times_words(short: NDArray[np.number], words: Words) -> Words:
     """The matrix product of short whole numbers (b, N) and words (N, v) modulo 2^64, by exact products of floats.
 
     Raises:
         ValueError: the numbers are too large for an exact product.
     """
-    if short.shape[-1] * float(np.abs(short).max(initial=0)) > 2**22:
-        raise ValueError("numbers too large for an exact product")
-    low, high = (_product(short, half.astype(np.float64)) for half in _halves(words))
+    _refuse_long(short)
+    both = _product(short, np.concatenate(halves(words), axis=1, dtype=np.float64))
+    return both[:, : words.shape[1]] + (both[:, words.shape[1] :] << np.uint64(32))
+
+
+def halves_times(words: Halves, short: NDArray[np.number]) -> Words:
+    """As `times_words`, of words (b, N), in halves, and short numbers (N, v)."""
+    _refuse_long(short.T)
+    low, high = (_product(half, short.astype(np.float64)) for half in words)
     return low + (high << np.uint64(32))
 
 
-def _product(a: NDArray[np.float64], b: NDArray[np.float64]) -> Words:
-    """By torch, whose number of threads is the member's; numpy's would wait for each other on a busy machine."""
-    return _whole(torch.mm(torch.from_numpy(a), torch.from_numpy(b)).numpy())
+def _refuse_long(short: NDArray[np.number]) -> None:
+    if short.shape[-1] * float(np.abs(short).max(initial=0)) > 2**22:
+        raise ValueError("numbers too large for an exact product")
 
 
-def _halves(words: Words) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _product(a: NDArray[np.number], b: NDArray[np.float64]) -> Words:
+    """By torch, whose number of threads is the member's; numpy's would wait for each other on a busy machine.
+
+    Some rows of `a` at a time are floats, so that the processor's cache holds them.
+    """
+    found, by = np.empty((len(a), b.shape[1]), np.uint64), torch.from_numpy(b)
+    for first in range(0, len(a), _FLOATS):
+        part = torch.mm(torch.from_numpy(a[first : first + _FLOATS].astype(np.float64)), by)
+        found[first : first + _FLOATS] = _whole(part.numpy())
+    return found
+
+
+def halves(words: Words) -> Halves:
     """low and high, signed, with words = low + 2^32 high modulo 2^64."""
     low = words.astype(np.uint32).view(np.int32)
     rest = words - low.astype(np.int64).view(np.uint64)

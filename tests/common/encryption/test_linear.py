@@ -39,7 +39,8 @@ class Pair:
         public = None if clear else public_matrix(NONCES, size)
         self.sender = ClearSender(size) if public is None else Sender(size, public)
         self.holder = ClearHolder(size, matrix) if public is None else Holder(size, public, matrix)
-        self.hint = Hint(np.concatenate(list(self.holder.hint())))
+        self.table = np.concatenate(list(self.holder.hint()))
+        self.hint = Hint(self.table)
 
     def sums(self, vectors: NDArray[np.int64], part: int = 10**9) -> NDArray[np.int64]:
         keys = self.sender.keys(vectors.shape[1])
@@ -82,7 +83,7 @@ def pair() -> Pair:
 def test_what_each_side_receives_looks_uniform_and_never_repeats(pair: Pair) -> None:
     """The ciphertexts of all zeros and of the largest numbers, and the hint, byte by byte."""
     most = 2**pair.sender.size.precision - 1
-    seen = [pair.hint.words]
+    seen = [pair.table]
     for vectors in (np.zeros((6000, 2), np.int64), np.full((6000, 2), most)):
         for _ in range(2):
             keys = pair.sender.keys(2)
@@ -129,7 +130,7 @@ def altered(pair: Pair) -> object:
 
 def other_hint(pair: Pair) -> object:
     keys = pair.sender.keys(2)
-    other = Hint(pair.hint.words[::-1].copy())
+    other = Hint(pair.table[::-1].copy())
     answer = pair.holder.begin(keys.dummy)
     answer.add(pair.sender.encrypt(keys, np.zeros((6000, 2), np.int64)))
     return pair.sender.decrypt(other, keys, answer.end())

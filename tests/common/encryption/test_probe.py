@@ -67,7 +67,7 @@ def pair() -> Pair:
 
 def chosen(pair: Pair, entries: dict[tuple[int, int], int]) -> Hint:
     """The pair's hint and D, by bin and coordinate."""
-    words = pair.hint.words.copy()
+    words = pair.table.copy()
     for place, entry in entries.items():
         words[place] = (int(words[place]) + entry) % 2**64
     return Hint(words)
