@@ -135,7 +135,8 @@ class Run:
             head, and neither is a ranking. `noised` and `missing` are the accuracies (fractions) with noise on the
             party's features, and with the mean of its outputs in place of every row's; with unequal classes they are
             AUCs (two classes) or balanced accuracies (more), in a regression R2s. Of a forest `missing` is with the
-            party's answers shuffled, `gain` the share of its splits in the gain of all, and the others are null.
+            party's answers shuffled, `gain` the share of its splits in the gain of all, and the others are null;
+            of shape functions `missing` alone is given.
 
         Raises:
             InputError: the run has not ended, or its protocol cannot be explained.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from operator import attrgetter
 
@@ -21,6 +20,7 @@ from colonnade.server.training.evaluation import evaluate_alone
 from colonnade.server.training.imputation import StandIn
 from colonnade.server.training.trees.gradients import TreeObjective
 from colonnade.server.training.trees.returns import ReturnedSums
+from colonnade.server.training.trees.score_sum import ScoreSum
 
 _SHORTER = 0.5
 """Factor of the steps after a round in which the loss has risen."""
@@ -71,29 +71,9 @@ def _logits(objective: TreeObjective, scores: Tensor, rows: Tensor) -> Tensor:
     return objective.logits(scores[rows.cpu()].numpy())
 
 
-class Scored:
-    """The sum of the parties' scores and of where they start."""
-
-    def __init__(self, ctx: ServerContext) -> None:
-        self._objective = TreeObjective(ctx)
-        width = scores_of(ctx.federation)
-        self._start = ctx.state.keep("start", lambda: torch.zeros(width, dtype=torch.float64))
-
-    def logits(self, parts: Sequence[Tensor]) -> Tensor:
-        """Scores of every party, float32 (rows, scores) each -> logits (rows, classes)."""
-        return self.of_sum(torch.stack(list(parts)).double().sum(0))
-
-    def of_sum(self, total: Tensor) -> Tensor:
-        """Their sum, float32 (rows, scores) -> logits (rows, classes)."""
-        return self._objective.logits(np.asarray(self._start.numpy() + total.cpu().double().numpy()))
-
-    def heads(self) -> None:
-        """None: a score has no weights."""
-
-
-def joint(ctx: ServerContext, _cfg: Config) -> Scored:
+def joint(ctx: ServerContext, _cfg: Config) -> ScoreSum:
     """The sum of the scores."""
-    return Scored(ctx)
+    return ScoreSum(ctx)
 
 
 def _warn(ctx: ServerContext, cfg: Config) -> None:

@@ -45,7 +45,7 @@ from colonnade.simulation.outcome import Outcome
 from tests.protocols.test_secureboost import Lying
 from tests.support.altered_lines import change_each
 
-ROUNDS, RATE, L2, LEAST, LEAVES = 4, 0.05, 1.0, 2.0, 3
+ROUNDS, RATE, L2, LEAST, LEAVES = 4, 0.05, 1.0, 2.0, 4
 CLEAR, SEEN = "federation.protocol.gradients=clear", "federation.protocol.aggregate=clear"
 PRECISE = (CLEAR, "federation.protocol.precision=40")
 
@@ -154,6 +154,22 @@ def test_a_shape_keeps_to_its_direction() -> None:
 
     assert (np.diff(texture()) < 0).any()
     assert (np.diff(texture("parties.party1.monotone={mean texture: rising}")) >= 0).all()
+
+
+def test_pairs_of_a_party_take_a_step_where_they_gain_most() -> None:
+    """At most two a party in the first round, none with a column that has a direction; every cell has rows enough."""
+    sets = ("federation.protocol.pairs=2", "federation.rounds=1", "parties.party1.monotone={mean radius: falling}")
+    outcome = run(*sets, SEEN)
+    for name, client in outcome.clients.items():
+        part = local(client, client.federation.protocol)
+        counts, single = part.bins.counts, len(part.bins.table.columns)
+        pairs = np.split(part.values[:, 0], np.cumsum(counts)[:-1])[single:]
+        moved = [pair for pair, values in zip(part.bins.pairs, pairs, strict=True) if values.any()]
+        assert len(pairs) == single * (single - 1) // 2 and len(moved) == 2
+        assert name != "party1" or all(0 not in pair for pair in moved)
+        train = part.bins.codes[client.schedule.partition.train.numpy()]
+        rows = [np.bincount(train[:, column], minlength=count).min() for column, count in enumerate(counts)]
+        assert min(rows) >= 5
 
 
 def test_encrypted_and_blinded_shapes_are_the_clear_ones() -> None:

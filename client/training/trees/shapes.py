@@ -8,7 +8,7 @@ after every step, by isotonic regression with the Hessians as weights (Barlow an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.trees.bins import BinnedTable, directions
+from colonnade.client.training.trees.bins import directions
+from colonnade.client.training.trees.pairs import ShapeBins
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError
 from colonnade.common.protocols.additive import STEP, Config
@@ -24,6 +25,8 @@ from colonnade.common.protocols.additive import STEP, Config
 Floats = NDArray[np.float64]
 
 _LEAST_GAIN = 1e-9
+_OF_PAIRS = 20.0
+"""Added to the sum of Hessians of a pair's cell, besides l2: cells are many."""
 _TINY = 1e-12  # Hessians of no rows: their gradients are 0 too
 
 
@@ -65,21 +68,6 @@ class Shapes:
         self._rounds.update(counted=round, taken=round)
 
 
-def scores_by_bin(codes: NDArray[np.integer], counts: Sequence[int], values: Floats) -> Floats:
-    """What shape functions add up to at rows, (rows, scores).
-
-    Args:
-        codes: each column's bin, (rows, columns).
-        counts: bins of each column.
-        values: of all bins, (bins, scores).
-    """
-    found, first = np.zeros((len(codes), values.shape[1])), 0
-    for column, count in enumerate(counts):
-        found += values[first : first + count][codes[:, column]]
-        first += count
-    return found
-
-
 class Growth:
     """Steps of the shape functions of a table's columns.
 
@@ -87,16 +75,18 @@ class Growth:
         ConfigError: a direction is of a column that is not there, or of words.
     """
 
-    def __init__(self, ctx: ClientContext, table: BinnedTable, cfg: Config) -> None:
-        self._cfg, self._columns = cfg, table.columns
-        self._first = np.cumsum([0, *table.counts])
-        self._ordered = [number for number, column in enumerate(table.columns) if column.cuts is not None]
-        self._directions = directions(ctx, table.columns)
+    def __init__(self, ctx: ClientContext, bins: ShapeBins, cfg: Config) -> None:
+        self._cfg, self._columns = cfg, bins.table.columns
+        self._first = np.cumsum([0, *bins.counts])
+        self._ordered = [number for number, column in enumerate(self._columns) if column.cuts is not None]
+        self._directions = directions(ctx, self._columns)
+        self._paired = [not self._directions.keys() & set(pair) for pair in bins.pairs]
 
     def step(self, values: Floats, gradients: Floats, hessians: Floats, rate: float) -> Floats:
         """The next step of every bin in multiples of STEP, (bins, scores). Arguments likewise."""
         wanted = -gradients / np.maximum(hessians + self._cfg.l2, _TINY)
         self._smooth(wanted, gradients, hessians)
+        self._pair(wanted, gradients, hessians)
         moved = values + rate * wanted
         for column, sign in self._directions.items():
             at = self._numbers(column)
@@ -109,6 +99,18 @@ class Growth:
     def _numbers(self, column: int) -> slice:
         """The bins of a column's numbers, without that of missing values."""
         return slice(self._first[column], self._first[column] + self._columns[column].values)
+
+    def _pair(self, wanted: Floats, gradients: Floats, hessians: Floats) -> None:
+        """Leaves a step to the pairs that gain most by one, and none to columns with a direction."""
+        starts, gains = self._first[len(self._columns) :], list[float]()
+        for allowed, (first, last) in zip(self._paired, pairwise(starts), strict=True):
+            g, weights = gradients[first:last], hessians[first:last] + self._cfg.l2 + _OF_PAIRS
+            wanted[first:last] = -g / weights
+            gains.append(float((g * g / weights).sum()) if allowed else 0.0)
+        best = sorted(range(len(gains)), key=lambda pair: -gains[pair])[: self._cfg.pairs]
+        for pair, gain in enumerate(gains):
+            if pair not in best or not gain:
+                wanted[starts[pair] : starts[pair + 1]] = 0
 
     def _smooth(self, wanted: Floats, gradients: Floats, hessians: Floats) -> None:
         """Gives the bins of a run of numbers one step."""

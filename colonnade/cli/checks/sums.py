@@ -13,7 +13,16 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.data.columns.features import Features
-from colonnade.common.encryption.parameters import DEGREE, LEAST_SIGMA, ROWS_A_BIN, WORD, SumSize, security, solvable
+from colonnade.common.encryption.parameters import (
+    DEGREE,
+    LEAST_SIGMA,
+    PROBES,
+    ROWS_A_BIN,
+    WORD,
+    SumSize,
+    security,
+    solvable,
+)
 from colonnade.reports.console.progress import megabytes
 from colonnade.reports.console.screen import out
 from colonnade.reports.words import counted
@@ -26,6 +35,7 @@ class BinnedSums:
         self._federation = federation
         self._config: Any = federation.protocol  # with the keys of boosted protocols
         self._contract = CONTRACTS[federation.protocol.name]
+        self._returned = self._contract.exchange.returns == "sums"
         self._bins: dict[str, int] = {}
 
     def add(self, party: str, table: Features, rows: Tensor) -> str:
@@ -55,18 +65,23 @@ class BinnedSums:
         if config.gradients == "encrypted":
             bits = size.precision if config.precision == "auto" else config.precision
             size.refuse_large(bits)
-            answers = REPEATS * vectors
+            answers = PROBES if self._returned else REPEATS * vectors
+            left = size.residual(answers, size.probe_noise if self._returned else 0)
             said = (
                 f"encryption: {security()} bits of security by the Homomorphic Encryption Standard (N = {DEGREE}, q = "
                 f"2^{WORD}); gradients of {bits} bits besides the sign; each answer's noise is 2^"
                 f"{math.log2(size.flood / size.hidden):.0f} times what it hides; after {answers} answers a hint is as "
-                f"hard as one with errors of {size.residual(answers):.1f} and no answer ({LEAST_SIGMA} at least); a "
+                f"hard as one with errors of {left:.1f} and no answer ({LEAST_SIGMA} at least); a "
                 f"round takes up to {megabytes(8 * each * (rows + DEGREE))} to every party"
             )
             out.print(said, markup=False, soft_wrap=True)
-        if self._contract.exchange.returns == "sums":
-            for said in solvable(self._bins, rows):
-                _say(said)
+        if self._returned:
+            _say(
+                "the sums go back to their owners under a mask: each party learns how many training rows of each class "
+                "are in each of its bins, and the server no sum over a bin (docs/protocols/additive.md)"
+            )
+            for found in solvable(self._bins, rows):
+                _say(found)
         elif vectors * ROWS_A_BIN > rows:
             _say(
                 f"the server learns sums of up to {vectors} vectors over each bin, of {rows} training rows: enough to "

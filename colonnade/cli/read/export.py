@@ -10,10 +10,13 @@ import torch
 
 from colonnade.cli.read.export_forest import FILE, party_part
 from colonnade.cli.read.export_server import export_server
+from colonnade.cli.read.export_shapes import FILE as SHAPES
+from colonnade.cli.read.export_shapes import party_shapes
 from colonnade.cli.read.exported import TRACED, program_of, write_json, write_part
 from colonnade.client.protocols import LOCAL, SPLITS
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.local import Local, Splits
+from colonnade.client.training.trees.points import ShapeSum
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS
@@ -33,7 +36,6 @@ from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.common.run.state import State
 from colonnade.common.version import VERSION
 from colonnade.reports.console.screen import out as console
-from colonnade.server.protocols import FORESTS
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,14 @@ def export(folder: Path, party: str, file: Path | None, out: Path | None) -> Non
     if party == SERVER:
         into, round = export_server(RunFolder(folder), place.config, place.base, out)
         console.print(f"{into}: the server's part of the model after round {round}", markup=False, soft_wrap=True)
-        forest = place.config.federation.protocol.name in FORESTS
-        console.print(f"  {FILE if forest else 'model.safetensors, model.pt2 (torch.export), model.json'}", style="dim")
+        console.print(f"  {', '.join(sorted(path.name for path in into.iterdir()))}", style="dim")
         return
     opened = _open(place, party)
     into, record, files = out or place.home.export, _record(place.config, party, opened), FILE
-    if isinstance(opened.local, Local):
+    if isinstance(opened.local, ShapeSum):
+        write_json(into / SHAPES, party_shapes(opened.local, record))
+        files = SHAPES
+    elif isinstance(opened.local, Local):
         program = program_of(opened.local, torch.zeros(TRACED, *opened.shape))  # first: this step may fail
         encoder = {place.home.encoder.name: place.home.encoder.read_bytes()}
         write_part(into, opened.local, program, record, encoder)
@@ -158,7 +162,7 @@ def _record(config: Config, party: str, opened: OpenedParty) -> dict[str, Any]:
     federation = config.federation
     says = CONTRACTS[federation.protocol.name].exchange.predicts
     inputs: dict[str, Any] = {"columns": list(opened.names)}  # of a forest: as they are in the table
-    if isinstance(opened.local, Local):
+    if isinstance(opened.local, Local) and not isinstance(opened.local, ShapeSum):
         inputs = {"shape": ["rows", *opened.shape], "dtype": "float32", "columns": _columns(opened)}
     return {
         "party": party,

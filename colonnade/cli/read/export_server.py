@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.cli.read.export_forest import FILE, server_part
+from colonnade.cli.read.export_shapes import FILE as SHAPES
+from colonnade.cli.read.export_shapes import server_shapes
 from colonnade.cli.read.exported import TRACED, program_of, write_json, write_part
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.config.members import Config
@@ -25,6 +27,7 @@ from colonnade.common.run.state import State
 from colonnade.common.version import VERSION
 from colonnade.server.protocols import ACTIVE, FORESTS, JOINT
 from colonnade.server.training.fusion.joint import Joint
+from colonnade.server.training.trees.score_sum import ScoreSum
 from colonnade.simulation.contexts import server_context
 
 _LEARNED = ("head", "heads", "weights")  # names in the server's state
@@ -97,7 +100,11 @@ def export_server(run: RunFolder, config: Config, base: Path, out: Path | None) 
     if name in FORESTS:
         write_json(into / FILE, server_part(FORESTS[name](ctx, federation.protocol), federation.names, record))
         return into, rounds[0]
-    model = ServerPart(JOINT[name](ctx, federation.protocol), ctx.state).eval()
+    joint = JOINT[name](ctx, federation.protocol)
+    if isinstance(joint, ScoreSum):
+        write_json(into / SHAPES, server_shapes(joint, record))
+        return into, rounds[0]
+    model = ServerPart(joint, ctx.state).eval()
     width = prediction.width(federation)
     example = torch.zeros(len(federation.names), TRACED, width)
     with torch.no_grad():

@@ -26,6 +26,9 @@ from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade.reports.explanation.trained import Trained
 from colonnade.server.training.trees.forest import Forest
+from colonnade.server.training.trees.score_sum import ScoreSum
+
+Value = Callable[[Sequence[Tensor]], tuple[float, float]]
 
 RANKED = 4
 """Parties, at least, whose ranks are compared."""
@@ -40,11 +43,12 @@ class PartyFindings:
     Attributes:
         norm: Frobenius norm of its head; None if no head, or block of one, is its own.
         first_norm: the norm before the first round.
-        noised: the measure when its features are noised; None of a forest.
+        noised: the measure when its features are noised; None of a forest or shapes.
         missing: the measure without it.
         missing_loss: mean loss without it.
         gain: of its splits in a forest, as a share of all parties'.
         splits: nodes of a forest that ask it.
+        size: mean distance of its scores in an additive model from their mean.
     """
 
     name: str
@@ -55,6 +59,7 @@ class PartyFindings:
     missing_loss: float
     gain: float | None = None
     splits: int | None = None
+    size: float | None = None
 
     @property
     def growth(self) -> float | None:
@@ -138,6 +143,10 @@ def measure(trained: Trained, sigma: float, progress: Callable[[str], object] = 
             sides = [trained.splits[name].of_rows(rows) for name in trained.names]
             parties = tuple(_of_forest(trained, forest, sides, value, progress))
             return Findings(part, measure_name, labels, {}, sigma, value(sides)[0], parties)
+        if isinstance(trained.joint, ScoreSum):
+            scores = [trained.locals[name].of_rows(trained.clients[name].features, rows) for name in trained.names]
+            parties = tuple(_of_scores(trained, scores, value, progress))
+            return Findings(part, measure_name, labels, {}, sigma, value(scores)[0], parties)
         own = {name: trained.locals[name] for name in trained.names}
         embeddings = {name: _embeddings(trained.clients[name], own[name], part) for name in trained.names}
         sent = [own[name].answer(embeddings[name]) for name in trained.names]
@@ -160,22 +169,34 @@ def _value(trained: Trained, name: str, labels: Tensor, parts: Sequence[Tensor])
 
 
 def _of_forest(
-    trained: Trained,
-    forest: Forest,
-    sides: Sequence[Tensor],
-    value: Callable[[Sequence[Tensor]], tuple[float, float]],
-    progress: Callable[[str], object],
+    trained: Trained, forest: Forest, sides: Sequence[Tensor], value: Value, progress: Callable[[str], object]
 ) -> Iterator[PartyFindings]:
     used = [forest.used(party) for party in range(len(sides))]
     total = sum(float(gains.sum()) for _, gains in used) or 1.0
     for index, (name, (times, gains)) in enumerate(zip(trained.names, used, strict=True)):
         progress(name)
-        draws = generator("explain", trained.config.federation.seed, name)
-        orders = [torch.randperm(len(sides[index]), generator=draws) for _ in range(SHUFFLES)]
-        values = [value(_with(sides, index, sides[index][order])) for order in orders]
-        missing, loss = (sum(each) / SHUFFLES for each in zip(*values, strict=True))
+        missing, loss = _shuffled(trained, sides, index, value)
         share = float(gains.sum()) / total
         yield PartyFindings(name, None, None, None, missing, loss, gain=share, splits=int(times.sum()))
+
+
+def _of_scores(
+    trained: Trained, scores: Sequence[Tensor], value: Value, progress: Callable[[str], object]
+) -> Iterator[PartyFindings]:
+    for index, name in enumerate(trained.names):
+        progress(name)
+        missing, loss = _shuffled(trained, scores, index, value)
+        size = (scores[index] - scores[index].mean(0)).abs().mean().item()
+        yield PartyFindings(name, None, None, None, missing, loss, size=size)
+
+
+def _shuffled(trained: Trained, parts: Sequence[Tensor], index: int, value: Value) -> tuple[float, float]:
+    """The mean measure and loss, over some orders, where what a party says of the rows is shuffled over them."""
+    draws = generator("explain", trained.config.federation.seed, trained.names[index])
+    orders = [torch.randperm(len(parts[index]), generator=draws) for _ in range(SHUFFLES)]
+    found = torch.tensor([value(_with(parts, index, parts[index][order])) for order in orders], dtype=torch.float64)
+    missing, loss = (found.sum(0) / SHUFFLES).tolist()
+    return missing, loss
 
 
 def _with(parts: Sequence[Tensor], index: int, instead: Tensor) -> list[Tensor]:

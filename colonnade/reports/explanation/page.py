@@ -16,6 +16,7 @@ from colonnade.reports.html.frame import frame, section, table
 from colonnade.reports.html.markup import Html, joined, tag
 from colonnade.reports.plots import GREY, picture
 from colonnade.server.training.trees.forest import Forest
+from colonnade.server.training.trees.score_sum import ScoreSum
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -92,9 +93,9 @@ _WHY = (
 
 
 _FOREST = (
-    "Missing: what the party says of these rows is shuffled over them, so that its splits know nothing of a row. The "
-    "trees are not grown again, so that this says how much they lean on the party, and not whether others could stand "
-    "in for it. A bar below 0 is a gain."
+    "Missing: what the party says of these rows is shuffled over them, so that it tells nothing of a row. The model is "
+    "not trained again, so that this says how much it leans on the party, and not whether others could stand in for "
+    "it. A bar below 0 is a gain."
 )
 
 
@@ -156,6 +157,7 @@ def _without(found: Findings) -> str:
 def _party(found: Findings, party: PartyFindings, rank: int) -> dict[str, Any]:
     return {
         **({} if party.gain is None else {"gain": party.gain, "splits": party.splits}),
+        **({} if party.size is None else {"size": party.size}),
         "rank": rank,
         "norm": party.norm,
         "first_norm": party.first_norm,
@@ -171,8 +173,8 @@ def _party(found: Findings, party: PartyFindings, rank: int) -> dict[str, Any]:
 def html(trained: Trained, found: Findings, maps: Maps | None) -> str:
     """The self-contained page."""
     opening = joined([tag("p", sentence) for sentence in sentences(trained, found)])
-    own = _gains(found) if trained.forest is not None else _heads(found)
-    sections = [opening, *_drops(found), _table(found), own, *([_maps(trained, maps)] if maps else []), _caveats()]
+    own = [] if isinstance(trained.joint, ScoreSum) else [_heads(found) if trained.forest is None else _gains(found)]
+    sections = [opening, *_drops(found), _table(found), *own, *([_maps(trained, maps)] if maps else []), _caveats()]
     return frame(f"{trained.config.federation.id}: how much each party matters", sections)
 
 
@@ -221,6 +223,9 @@ def columns_of(found: Findings) -> list[tuple[str, Callable[[PartyFindings], str
     measure, shown = MEASURES[found.measure], partial(value_words, found.measure)
     columns: list[tuple[str, Callable[[PartyFindings], str]]]
     columns = [(f"{measure} without it", lambda party: shown(party.missing))]
+    if all(party.size is not None for party in found.parties):
+        columns.append(("mean size of its scores", lambda party: f"{party.size:.3f}"))
+        return columns
     if found.noise_lost is None:
         columns.append(("gain of its splits", lambda party: f"{party.gain or 0:.1%}"))
         columns.append(("its splits", lambda party: str(party.splits)))

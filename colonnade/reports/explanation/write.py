@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from colonnade.client.training.trees.points import ShapeSum
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade.common.run.run_folder import RunFolder
@@ -28,6 +29,7 @@ from colonnade.reports.explanation.findings import Findings, measure
 from colonnade.reports.explanation.keep import Keep
 from colonnade.reports.explanation.page import Maps, html, numbers
 from colonnade.reports.explanation.trained import Trained, open_run
+from colonnade.server.training.trees.score_sum import ScoreSum
 
 Say = Callable[[str], object]
 
@@ -95,13 +97,17 @@ def write_explanation(
 
 
 def _write_owned(trained: Trained, into: RunFolder) -> Iterator[Path]:
-    """What a forest asks of each party's columns, by name, in the party's own folder."""
-    if (forest := trained.forest) is None:
+    """What a forest asks of each party's columns, or its shape functions, by name, in the party's own folder."""
+    forest = trained.forest
+    if forest is None and not isinstance(trained.joint, ScoreSum):
         return
     for index, name in enumerate(trained.names):
         folder = into.party(name).path
         make_folder(folder)
-        own = own_columns(trained.splits[name].described(), *forest.used(index))
+        if forest is not None:
+            own = own_columns(trained.splits[name].described(), *forest.used(index))
+        elif isinstance(part := trained.locals[name], ShapeSum):
+            own = {kind: sorted(each, key=lambda one: -one["importance"]) for kind, each in part.described().items()}
         content = {"party": name, "federation": trained.config.federation.id, "round": trained.round, **own}
         path = RunFolder(folder).explained
         write_text(path, json.dumps(content, indent=2) + "\n")

@@ -24,7 +24,8 @@ _NOT_ASKED = (
 )
 _MEASURES = {"accuracy": "accuracy", "auc": "AUC", "balanced_accuracy": "balanced accuracy", "r2": "R2"}
 _COLUMNS = {"missing": "{} without it", "noised": "{}, its data noised", "norm": "norm of its head",
-            "growth": "growth of the norm", "gain": "gain of its splits", "splits": "its splits"}  # fmt: skip
+            "growth": "growth of the norm", "gain": "gain of its splits", "splits": "its splits",
+            "size": "mean size of its scores"}  # fmt: skip
 _LOST = "drop_missing"
 _HEADS = "A head's norm and its growth (over the norm before the first round) rank nobody: see docs/explain.md."
 _ZEROS = "An earlier version measured it, with zeros in place of what a party sends; run `colonnade explain` again."

@@ -46,3 +46,10 @@ def test_bins_that_are_more_than_a_tenth_of_the_rows_are_named() -> None:
     assert one.startswith("bank has 101 bins for 1000 training rows")
     assert together.startswith("bank, shop together have 151 bins")
     assert not list(solvable({"bank": 100}, 1000))
+
+
+def test_of_sums_that_go_back_it_says_what_parties_learn(capsys: pytest.CaptureFixture[str]) -> None:
+    check(ROOT / "experiments/additive/demo.yaml", ())
+    said = capsys.readouterr().out
+    assert "each party learns how many training rows of each class" in said and "the server learns sums" not in said
+    assert "after 8 answers a hint" in said

@@ -1,0 +1,112 @@
+"""What a party's shape functions say of rows, columns and values, in words: for its own eyes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.local import Local
+from colonnade.client.training.trees.pairs import ShapeBins
+from colonnade.client.training.trees.shapes import Shapes
+from colonnade.common.contracts.boosting import scores_of
+from colonnade.common.data.columns.scale import Columns
+from colonnade.common.protocols.additive import Config
+
+Floats = NDArray[np.float64]
+Reason = tuple[str, float]
+
+REASONS = 4
+
+
+class ShapeSum(Local):
+    """Scores by a party's shape functions: of rows of its table, which is not encoded.
+
+    Attributes:
+        bins: of the columns and pairs.
+        values: float64 (bins, scores).
+        names: of the columns, and of pairs as `one x other`.
+    """
+
+    def __init__(self, ctx: ClientContext, cfg: Config) -> None:
+        super().__init__(nn.Identity())
+        self.bins = ShapeBins(ctx, cfg)
+        self.values = Shapes(ctx, self.bins.total, scores_of(ctx.federation)).values.numpy()
+        columns = self.bins.table.names
+        self.names = [*columns, *(f"{columns[one]} x {columns[other]}" for one, other in self.bins.pairs)]
+        self._first = np.cumsum([0, *self.bins.counts])
+        self._train = ctx.schedule.partition.train
+
+    def of_rows(self, features: Columns, rows: Tensor) -> Tensor:  # noqa: ARG002  # the interface's
+        """Numbers of rows, int64 (rows,) -> float32 (rows, scores)."""
+        return torch.from_numpy(self.bins.scores(self.values, rows)).float()
+
+    def parts(self, rows: Tensor) -> Floats:
+        """What each column and pair adds to the scores of rows, less its mean over the training rows.
+
+        Returns float64 (rows, columns and pairs, scores).
+        """
+        codes = self.bins.codes[rows.numpy()].astype(np.int64)
+        means = np.stack([self._means(number) for number in range(len(self.names))])
+        found: Floats = self.values[codes + self._first[:-1]] - means
+        return found
+
+    def reasons(
+        self, rows: Tensor, most: int = REASONS, reference: Literal["mean", "best"] = "mean", score: int = 0
+    ) -> list[list[Reason]]:
+        """The columns and pairs that lower the score of each row most, against the mean or the best of their values.
+
+        Returns for each row at most `most` of them, with what they lower it by: a number below 0, the lowest first.
+        """
+        parts = self.parts(rows)[:, :, score]
+        if reference == "best":
+            ends = zip(self._first, self._first[1:], strict=False)
+            best = [self.values[first:last, score].max() for first, last in ends]
+            means = [self._means(number)[score] for number in range(len(self.names))]
+            parts = parts - (np.array(best) - np.array(means))
+        order = np.argsort(parts, axis=1, kind="stable")[:, :most]
+        return [
+            [(self.names[place], float(line[place])) for place in places if line[place] < 0]
+            for line, places in zip(parts, order, strict=True)
+        ]
+
+    def described(self) -> dict[str, Any]:
+        """Every shape function as JSON: what each bin adds to the scores, and which values are in it."""
+        return {"columns": list(self._columns()), "pairs": list(self._pairs())}
+
+    def _columns(self) -> Iterator[dict[str, Any]]:
+        for number, column in enumerate(self.bins.table.columns):
+            values: dict[str, Any] = {"words": list(column.words), "others": column.other}
+            if column.cuts is not None:
+                values = {"cuts": column.cuts.tolist()}
+            yield {"column": column.name, **values, "missing": column.missing, **self._said(number)}
+
+    def _pairs(self) -> Iterator[dict[str, Any]]:
+        single = len(self.bins.table.columns)
+        for number, (one, other) in enumerate(self.bins.pairs):
+            names = [self.names[one], self.names[other]]
+            yield {"columns": names, **self.bins.cells(number), **self._said(single + number)}
+
+    def _said(self, number: int) -> dict[str, Any]:
+        """Points by bin, their mean over the training rows, and the mean distance from it."""
+        points, mean = self.values[self._first[number] : self._first[number + 1]], self._means(number)
+        shares = self._shares(number)
+        return {
+            "importance": float((shares[:, None] * np.abs(points - mean)).sum(0).mean()),
+            "mean": mean.tolist(),
+            "points": points.tolist(),
+        }
+
+    def _means(self, number: int) -> Floats:
+        found: Floats = self._shares(number) @ self.values[self._first[number] : self._first[number + 1]]
+        return found
+
+    def _shares(self, number: int) -> Floats:
+        """Of the training rows, by bin."""
+        codes = self.bins.codes[self._train.numpy(), number]
+        return np.bincount(codes, minlength=self.bins.counts[number]) / max(len(codes), 1)
