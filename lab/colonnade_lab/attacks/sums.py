@@ -27,7 +27,7 @@ from colonnade.client.training.trees.bins import BinnedTable, binned
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.encryption.parameters import SumSize
 from colonnade.common.errors import InputError
-from colonnade.common.protocols.secureboost import vectors_at, vectors_in
+from colonnade.common.protocols.secureboost import levels, vectors_at, vectors_in
 from colonnade.server.protocols import FORESTS
 from colonnade.server.protocols.secureboost import ForestJoint
 from colonnade.server.training.context import ServerContext
@@ -128,8 +128,8 @@ def read_actively(run: AttackedRun, party: str) -> Chosen:
         async for t in clients.rounds(rounds, after=ctx.round):
             if t == 1:
                 await exchange.open(t)
-            for level in range(cfg.depth):
-                asked = _Powers(len(train), vectors_at(level, ctx.federation), each, first)
+            for level in range(levels(cfg)):
+                asked = _Powers(len(train), vectors_at(level, ctx.federation, cfg), each, first)
                 sums = (await exchange.sums(t, level, asked))[place]
                 codes[first : first + asked.told] = _powers_read(sums, table.counts, each)[: max(len(train) - first, 0)]
                 first, count = first + asked.told, count + 2 * asked.groups
