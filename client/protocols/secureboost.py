@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,10 +18,13 @@ from colonnade.common.contracts.boosting import scores_of
 from colonnade.common.contracts.prediction import SPLITS
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.encryption.clear import in_groups
-from colonnade.common.encryption.linear import Whole
+from colonnade.common.encryption.linear import Whole, keystream
 from colonnade.common.encryption.messages import BLOCK, FALLING, MISSING, RISING, WIDEST, WORDS, Masks
+from colonnade.common.encryption.parameters import SumSize
+from colonnade.common.encryption.ring import Words
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging.message import Message
+from colonnade.common.privacy.sum_noise import discrete_gaussian
 from colonnade.common.protocols.secureboost import (
     Config,
     Sides,
@@ -58,8 +62,11 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
                     clear = {} if encrypted else nodes.of_level(came)
                     if (answer := await sums.add_up(t, came, **clear)) is None:
                         break
-                    y = torch.from_numpy(answer.end().view(np.int64))
-                    await server.send(Sums(t, level, ctx.release(y)))  # 4
+                    y = answer.end()
+                    if cfg.noise:
+                        unit = np.uint64(sums.size.step if encrypted else 1)
+                        y += unit * _noise(ctx, cfg, sums.size, (t, level), y.shape)
+                    await server.send(Sums(t, level, ctx.release(torch.from_numpy(y.view(np.int64)))))  # 4
                 case Wanted():
                     _next(came, level)
                     if level == asked_at:
@@ -71,6 +78,16 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
                     for number, block in enumerate(torch.split(rows, BLOCK)):
                         s = torch.from_numpy(np.packbits(asked.of(table.codes[block.numpy()], new).T, axis=1))
                         await server.send(Sides(t, level, number, ctx.release(s, rows=block)))  # 6
+
+
+def _noise(ctx: ClientContext, cfg: Config, size: SumSize, at: tuple[int, int], shape: tuple[int, ...]) -> Words:
+    """Noise on sums, whole numbers. It follows from the party's own secret and from round and level, so that it is the
+    same if they are asked for again: the mean of others would have less.
+    """
+    draws = ctx.draws.generator("noise on sums", ctx.name, *at)
+    key = torch.randint(256, (32,), dtype=torch.uint8, generator=draws).numpy().tobytes()
+    noise = discrete_gaussian(math.prod(shape), max(1, round(cfg.noise * 2 ** cfg.bits_of(size))), keystream(key))
+    return noise.view(np.uint64).reshape(shape)
 
 
 def _kinds(columns: Sequence[Binning], rising: Mapping[int, int]) -> list[int]:

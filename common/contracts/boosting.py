@@ -9,6 +9,7 @@ from pydantic import Field
 from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.encryption.parameters import SumSize
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.forms import AS_IS
 
@@ -36,6 +37,14 @@ class BoostedConfig(ProtocolConfig):
     l2: float = Field(default=1.0, ge=0, description="added to the sum of Hessians of every step")
     bins: int = Field(default=64, ge=2, le=255, description="bins of a column, besides that of missing values, at most")
     least: int = Field(default=20, ge=1, description="training rows of a bin, at least")
+
+    def bits_of(self, size: SumSize) -> int:
+        """Bits of a gradient besides its sign. Raises InputError if encrypted sums of them could leave their range."""
+        if self.precision == "auto":
+            return size.precision
+        if self.gradients == "encrypted":
+            size.refuse_large(self.precision)
+        return self.precision
 
 
 def scores_of(federation: FederationConfig) -> int:

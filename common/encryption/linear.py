@@ -64,9 +64,9 @@ def public_matrix(nonces: Sequence[bytes], size: SumSize) -> Public:
     return Public(found.digest(), size.blocks + 1)
 
 
-def keystream() -> Bits:
-    """A source of random bytes that nobody can repeat: ChaCha20 under a key from the system."""
-    stream = Cipher(ChaCha20(os.urandom(32), bytes(16)), mode=None).encryptor()
+def keystream(key: bytes = b"") -> Bits:
+    """A source of random bytes: ChaCha20 under a key of 32 bytes that is used once; the system's, if left out."""
+    stream = Cipher(ChaCha20(key or os.urandom(32), bytes(16)), mode=None).encryptor()
     return lambda count: stream.update(bytes(count))
 
 

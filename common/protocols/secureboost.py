@@ -35,9 +35,13 @@ from colonnade.common.contracts.boosting import BoostedConfig, check_boosted, sc
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.encryption.messages import BLOCK, SUMMED, WIDEST, sum_limits
+from colonnade.common.encryption.parameters import SumSize
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+
+NOISY_BITS = 10
+"""Of a gradient in sums with noise, at most."""
 
 
 class Config(BoostedConfig):
@@ -56,6 +60,17 @@ class Config(BoostedConfig):
     min_hessian: float = Field(default=1.0, gt=0, description="least sum of Hessians on either side of a split")
     columns: float = Field(default=1.0, gt=0, le=1, description="share of the columns that a tree looks at")
     rows: float = Field(default=1.0, gt=0, le=1, description="share of the training rows that a tree is grown on")
+    noise: float = Field(
+        default=0.0,
+        ge=0,
+        le=1000,
+        description="deviation of noise that a party adds to every sum over a bin, the largest gradient being 1; it is "
+        "no differential privacy: the sides of splits stay exact",
+    )
+
+    def bits_of(self, size: SumSize) -> int:
+        """With noise few enough that it has room in the range too: finer ones would be lost in it."""
+        return min(size.precision - 1, NOISY_BITS) if self.noise else super().bits_of(size)
 
 
 @message
@@ -128,6 +143,17 @@ def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
 def check(federation: FederationConfig, config: Config) -> None:
     """Refuses what does not go with exact sums, and a bound of trees that grow in the other way."""
     check_boosted(federation, "the sides of splits")
+    if config.noise:
+        if federation.task != "classification":
+            raise ConfigError(
+                "federation.protocol.noise in a regression: its gradients have no largest value", hint="leave it out"
+            )
+        if config.precision != "auto":
+            raise ConfigError("federation.protocol.precision with noise, which decides it", hint="leave it out")
+        if federation.public_start:
+            raise ConfigError(
+                "federation.protocol.noise with public_start: every member could draw the noise", hint="leave one out"
+            )
     idle, other = ("leaves", "best") if config.grow == "levels" else ("depth", "levels")
     if getattr(config, idle) != Config.model_fields[idle].default:
         raise ConfigError(

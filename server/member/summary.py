@@ -243,7 +243,7 @@ def forest_findings(ctx: ServerContext) -> dict[str, Any] | None:
         "trees": len(forest.trees),
         "depth": max((tree.depth for tree in forest.trees), default=0),
         "gradients": cfg.gradients,
-        "precision": size.precision if cfg.precision == "auto" else cfg.precision,
+        "precision": cfg.bits_of(size),
         "security": security() if cfg.gradients == "encrypted" else 0,
         "parties": {
             name: {

@@ -33,12 +33,10 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         ctx.warn("GRADIENTS IN THE CLEAR: every party is sent those of all training rows, and the rows of every node")
     forest, objective, names = _forest(ctx), TreeObjective(ctx), tuple(clients)
     exchange = TreeSums(ctx, clients, cfg, forest)
-    bits = exchange.size.precision if cfg.precision == "auto" else cfg.precision
-    if cfg.gradients == "encrypted":
-        exchange.size.refuse_large(bits)
-        if cfg.depth > _DEEP:
-            mb = math.ceil(8 * vectors_in(ctx.federation, cfg) * len(objective.rows) / 2**20)
-            ctx.warn(f"depth {cfg.depth}: a round takes up to {mb} MB to every party, twice as much with every level")
+    bits = cfg.bits_of(exchange.size)
+    if cfg.gradients == "encrypted" and cfg.depth > _DEEP:
+        mb = math.ceil(8 * vectors_in(ctx.federation, cfg) * len(objective.rows) / 2**20)
+        ctx.warn(f"depth {cfg.depth}: a round takes up to {mb} MB to every party, twice as much with every level")
     start: Tensor = ctx.state.keep("start", lambda: torch.from_numpy(objective.start()))
     scores, train, grower = forest.scores(start.numpy()), ctx.schedule.partition.train.cpu().numpy(), None
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
@@ -46,10 +44,11 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
             await exchange.open(t)  # 1, 2
             columns = [PartyColumns(each) for each in exchange.columns]
             rules, best_first = Rules(cfg.l2, cfg.gamma, cfg.min_hessian), cfg.grow == "best"
-            grower = Grower(columns, rules, levels(cfg), cfg.rate, best_first)
+            grower = Grower(columns, rules, levels(cfg), cfg.rate, best_first, cfg.noise * 2**bits)
         try:
             trees = await grower.grow(
-                forest, objective.gradients(scores[train], bits), partial(exchange.sums, t), partial(exchange.sides, t),
+                forest, objective.gradients(scores[train], bits, fixed=cfg.noise > 0),
+                partial(exchange.sums, t), partial(exchange.sides, t),
                 _sampled(ctx, cfg, t), _allowed(ctx, cfg, t, grower.columns),
             )  # fmt: skip
         except TreeAbandoned:

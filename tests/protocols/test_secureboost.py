@@ -174,6 +174,32 @@ def test_a_resumed_forest_is_the_unbroken_one(stopped: int) -> None:
     assert same(forest(resumed), forest(encrypted()))
 
 
+NOISY = "federation.protocol.noise=0.5"
+
+
+def test_noise_on_sums_is_the_partys_own_and_repeats_with_the_round() -> None:
+    """Encrypted, clear and resumed runs have the same noise, and the totals of their columns differ by it."""
+    whole = run(CLEAR, NOISY, save=True)
+    assert same(forest(run(NOISY)), forest(whole)) and not same(forest(whole), forest(run(CLEAR)))
+    assert same(forest(run(CLEAR, NOISY, start=(2, whole.saved[2]))), forest(whole))
+    sums = [(party, m) for party, _, m in whole.messages if isinstance(m, Sums)]
+    root = {party: m.y.numpy() for party, m in sums if (m.round, m.level) == (1, 0)}
+    bins = {name: binned(ctx, least=5).counts for name, ctx in whole.clients.items()}
+    off = np.concatenate([
+        (np.add.reduceat(y, np.cumsum([0, *bins[name]])[:-1], axis=0) - totals_of(whole)) / np.sqrt(bins[name])[:, None]
+        for name, y in root.items()
+    ])  # fmt: skip
+    assert 0.7 < off.std() / (0.5 * 2**10) < 1.3
+    assert len({y[:10].tobytes() for y in root.values()}) == len(root)
+
+
+def totals_of(outcome: Outcome) -> NDArray[np.int64]:
+    """Sums of the first gradients and Hessians, in steps of 2^-10."""
+    labels = outcome.server.labels[outcome.server.schedule.partition.train].double().numpy()
+    p = np.full(len(labels), labels.mean())
+    return np.array([np.rint(each * 2**10).sum() for each in (p - labels, p * (1 - p))])
+
+
 def test_a_late_party_changes_nothing() -> None:
     late = run("parties.party2.chaos.delay=2s")
     assert same(forest(late), forest(encrypted()))
@@ -419,6 +445,8 @@ def test_a_node_that_the_level_does_not_have_is_refused() -> None:
         (("federation.protocol.leaves=9",), "leaves with grow = levels"),
         (("federation.protocol.grow=best",), "depth with grow = best"),
         (("federation.protocol.precision=40",), "at most [0-9]+ bits"),
+        (("federation.protocol.precision=12", NOISY), "precision with noise"),
+        (("federation.public_start=true", NOISY), "noise with public_start"),
         (("federation.loss=poisson",), "classes are not counted"),
         (
             (

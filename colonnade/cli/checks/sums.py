@@ -63,8 +63,7 @@ class BinnedSums:
         size, each = SumSize(rows), self._contract.vectors(self._federation, config)
         vectors = schedule.rounds * each
         if config.gradients == "encrypted":
-            bits = size.precision if config.precision == "auto" else config.precision
-            size.refuse_large(bits)
+            bits = config.bits_of(size)
             answers = PROBES if self._returned else REPEATS * vectors
             left = size.residual(answers, size.probe_noise if self._returned else 0)
             said = (

@@ -246,8 +246,7 @@ def _vectors(run: AttackedRun, opened: _Opened) -> Iterator[NDArray[np.int64]]:
     """The server's vectors, int64 (training rows, vectors) a tree: of the root, then of the smaller child of splits."""
     config: Any = run.config.federation.protocol
     forest, objective, train = opened.forest, TreeObjective(opened.ctx), run.schedule.partition.train.numpy()
-    size = SumSize(len(train))
-    bits = size.precision if config.precision == "auto" else config.precision
+    bits = config.bits_of(SumSize(len(train)))
     scores = np.tile(opened.start, (forest.rows, 1))
     for number, tree in enumerate(forest.trees):
         if number % scores.shape[1] == 0:  # a round's trees have the same gradients

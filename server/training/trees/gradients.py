@@ -60,13 +60,15 @@ class TreeObjective:
         own = weights[self.rows]
         return float((own * self._ctx.loss.value(logits, targets).cpu()).sum() / own.sum())
 
-    def gradients(self, scores: Floats, bits: int) -> Gradients:
+    def gradients(self, scores: Floats, bits: int, *, fixed: bool = False) -> Gradients:
         """First and second derivatives at the training rows, whose scores these are.
 
         Args:
             bits: of a number besides its sign.
+            fixed: True for one step in all rounds, of the largest gradient that classes can have.
         """
-        steps, whole = zip(*(self._whole(numbers, bits) for numbers in self.derivatives(scores)), strict=True)
+        most = float(self._weights().max()) if fixed else 0.0
+        steps, whole = zip(*(self._whole(numbers, bits, most) for numbers in self.derivatives(scores)), strict=True)
         return Gradients(self.rows.numpy(), *whole, *steps)
 
     def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
@@ -102,13 +104,14 @@ class TreeObjective:
             weights = weights * self._ctx.loss.weights.double()[self._ctx.labels[self.rows].cpu()]
         return weights
 
-    def _whole(self, numbers: Floats, bits: int) -> tuple[Floats, Whole]:
-        """The step of each column, a power of two, and multiples of it of at most `bits` bits.
+    def _whole(self, numbers: Floats, bits: int, largest: float) -> tuple[Floats, Whole]:
+        """The step of each column, a power of two, and multiples of it of at most `bits` bits, for numbers up to
+        `largest`, or else the largest of each column.
 
         Where most are but a few steps, beside some that are far larger, their sums would suffer: fractions are then
         rounded up in as large a share of the rows as they are.
         """
-        steps = steps_of(numbers, bits)
+        steps = steps_of(np.full((1, numbers.shape[1]), largest) if largest else numbers, bits)
         exact = numbers / steps
         rounded = np.where(np.abs(exact).mean(axis=0) < _FEW, self._dither, 0.5)
         return steps, np.floor(exact + rounded).astype(np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -48,6 +49,8 @@ class Query:
         both = (numbers[first:last] for numbers in (self._gradients.first, self._gradients.second))
         return in_groups(np.concatenate([*both], axis=1), self.places[first:last], self.groups)
 
+
+_TAIL = 12  # deviations of noise that are no contradiction
 
 Sums = Callable[[int, Query], Awaitable[list[Whole]]]
 """(level, query) -> each party's sums over its bins, int64 (bins, 2 groups)."""
@@ -100,6 +103,7 @@ class Grower:
         steps: levels, at most; best first, splits.
         rate: factor of the leaves.
         best_first: True to split the node that gains most in every step.
+        noise: deviation of the parties' noise on a sum, in its units.
     """
 
     columns: Sequence[PartyColumns]
@@ -107,6 +111,7 @@ class Grower:
     steps: int
     rate: float
     best_first: bool = False
+    noise: float = 0.0
 
     async def grow(
         self, forest: Forest, gradients: Gradients, sums: Sums, sides: Sides,
@@ -189,7 +194,7 @@ class Grower:
         numbers = tree.split(node.number, best.party, record, best.split.gain)
         parts = [node.rows[left], node.rows[~left]]
         totals = [_total(gradients, node.output, rows) for rows in parts]
-        if (self.columns[best.party].chosen(node.sums[best.party], best.split) != totals[0]).any():
+        if self._differ(self.columns[best.party].chosen(node.sums[best.party], best.split), totals[0]):
             raise Inconsistent(best.party, "Sides", "the rows that its sums were over", "others")
         children = [
             _Node(node.output, number, rows, total, low=node.low, high=node.high)
@@ -205,8 +210,12 @@ class Grower:
     def _refuse_other_totals(self, node: _Node) -> None:
         """Every row is in one bin of each column, so that all columns have the node's own total."""
         for party, columns in enumerate(self.columns):
-            if (columns.totals(node.sums[party]) != node.total).any():
+            if self._differ(columns.totals(node.sums[party]), node.total):
                 raise Inconsistent(party, "Sums", "the same total over the bins of every column", "another")
+
+    def _differ(self, found: Whole, own: Whole) -> bool:
+        """True if sums over bins are not one's own total, up to the noise of up to 256 bins and one sum a step."""
+        return bool((np.abs(found - own) > _TAIL * self.noise * math.sqrt(256 * self.steps)).any())
 
     def _leaf(self, growing: Sequence[_Growing], node: _Node, gradients: Gradients) -> None:
         growing[node.output].value[node.number] = self.rate * self._value(node, gradients)
