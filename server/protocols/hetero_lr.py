@@ -12,12 +12,12 @@ from colonnade.common.protocols.additive import ROWS
 from colonnade.common.protocols.hetero_lr import WEIGHT, Config, Direction, Products, Step, lines_of
 from colonnade.server.aggregation.masked_sums import blinded
 from colonnade.server.aggregation.sums import Clear
-from colonnade.server.protocols.additive import Scored
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate_alone
 from colonnade.server.training.imputation import StandIn
 from colonnade.server.training.regression import Regression
 from colonnade.server.training.trees.returns import ReturnedSums
+from colonnade.server.training.trees.score_sum import ScoreSum
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
@@ -55,6 +55,6 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         evaluate_alone(ctx, t, model.logits)
 
 
-def joint(ctx: ServerContext, _cfg: Config) -> Scored:
+def joint(ctx: ServerContext, _cfg: Config) -> ScoreSum:
     """The sum of the logits, and of the intercepts."""
-    return Scored(ctx)
+    return ScoreSum(ctx)

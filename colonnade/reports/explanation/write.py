@@ -29,7 +29,6 @@ from colonnade.reports.explanation.findings import Findings, measure
 from colonnade.reports.explanation.keep import Keep
 from colonnade.reports.explanation.page import Maps, html, numbers
 from colonnade.reports.explanation.trained import Trained, open_run
-from colonnade.server.training.trees.score_sum import ScoreSum
 
 Say = Callable[[str], object]
 
@@ -99,9 +98,9 @@ def write_explanation(
 def _write_owned(trained: Trained, into: RunFolder) -> Iterator[Path]:
     """What a forest asks of each party's columns, or its shape functions, by name, in the party's own folder."""
     forest = trained.forest
-    if forest is None and not isinstance(trained.joint, ScoreSum):
-        return
     for index, name in enumerate(trained.names):
+        if forest is None and not isinstance(trained.locals[name], ShapeSum):
+            continue
         folder = into.party(name).path
         make_folder(folder)
         if forest is not None:

@@ -28,7 +28,7 @@ SUMMARY = {
     "schema", "status", "error", "federation", "protocol", "dataset", "parties", "rounds", "seconds",
     "seconds_to_first_round",
     "metrics", "best", "model", "stopped", "bytes", "epsilon", "delta", "person", "privacy", "label_privacy",
-    "answer_privacy", "details", "classes", "warning", "fallen", "decision",
+    "answer_privacy", "details", "classes", "warning", "fallen", "decision", "forest",
     "targets", "theorem", "pace", "absent", "back_offs", "missing", "late", "start", "environment", "timeline",
 }  # fmt: skip
 
