@@ -66,6 +66,7 @@ class Benchmark:
 
 BENCHMARKS: Mapping[str, Benchmark] = {
     "trees": Benchmark(trees.main, 1, ("adult",)),
+    "shapes": Benchmark(trees.shapes, 1, ("adult",)),
     "trees-wide": Benchmark(trees.wide, 1),
     "trees-large": Benchmark(trees.large, 1),
     "auxiliary": Benchmark(auxiliary.main, 0.2),

@@ -21,8 +21,10 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from benchmarks.report import Figure, median
 from benchmarks.runs import run
 from benchmarks.xgboost_federated import seconds_a_tree
-from colonnade.common.encryption.linear import Bins, Hint, Holder, Sender, public_matrix
+from colonnade.common.encryption.linear import Bins, Hint, Holder, Sender, public_matrix, rounded
+from colonnade.common.encryption.messages import BLOCK
 from colonnade.common.encryption.parameters import DEGREE, SumSize
+from colonnade.common.encryption.probe import Probe, ProbeAnswer, digest
 
 ROWS, COLUMNS, BINS, DEPTH, TREES = 34_189, 14, 54, 5, 20
 _FIRST = 3  # trees excluded: hints are made in the first
@@ -64,6 +66,18 @@ def wide() -> list[Figure]:
     return [Figure("100 encrypted trees, 255 bins in each of 14 columns", 100 * tree, 150.0, "s")]
 
 
+def shapes() -> list[Figure]:
+    """Rounds of an additive model on the same tables: vectors, masked sums that go back, and blinded scores."""
+    torch.set_num_threads(1)
+    once, bare = _bare_round()
+    seconds = _seconds({"name": "additive"})
+    return [
+        Figure("additive round, three parties", 1e3 * seconds, None, "ms", 1e3 * bare, "bare arithmetic, one process"),
+        Figure("its session: hints and probe, bare", once, None, "s"),
+        Figure("200 additive rounds", 200 * seconds, 20.0, "s"),
+    ]
+
+
 def large() -> list[Figure]:
     """Sums for a tree on 1,000,000 rows of 20 columns, in one process, streamed in blocks."""
     rows, columns, bins = 1_000_000, 20, 64
@@ -85,12 +99,19 @@ _ADULTS = {name: {**_ADULT, "columns": columns} for name, columns in _PARTIES.it
 def _tree(
     gradients: str, labels: Mapping[str, Any] = _ADULT, data: Mapping[str, Any] = _ADULTS, bins: int = 64
 ) -> float:
+    """Median seconds of a tree after the first ones."""
+    return _seconds({"name": "secureboost", "gradients": gradients, "depth": DEPTH, "bins": bins}, labels, data)
+
+
+def _seconds(
+    protocol: Mapping[str, Any], labels: Mapping[str, Any] = _ADULT, data: Mapping[str, Any] = _ADULTS
+) -> float:
     """Median seconds of a round after the first ones."""
     config: dict[str, Any] = {
         "federation": {
             "id": "trees", "classes": 2, "parties": list(_PARTIES), "rounds": TREES, "batch": 4096, "seed": 0,
-            "protocol": {"name": "secureboost", "gradients": gradients, "depth": DEPTH, "bins": bins},
-            "stop": "none", "rows": {"validation": 0, "test": 0.3}, "evaluate": {"every": TREES},
+            "protocol": dict(protocol), "stop": "none",
+            "rows": {"validation": 0, "test": 0.3}, "evaluate": {"every": TREES},
         },
         "server": {"labels": dict(labels)},
         "parties": {name: {"data": own} for name, own in data.items()},
@@ -122,6 +143,34 @@ def _bare(rows: int, columns: int, bins: int, trees: int = 3) -> tuple[float, fl
                 vectors = draws.integers(-largest, largest, size=(min(block, rows - first), 2 * groups))
                 answer.add(sender.encrypt(keys, vectors, first // DEGREE))
             sender.decrypt(hint, keys, answer.end())
+        found.append(time.perf_counter() - begin)
+    return once, median(found)
+
+
+def _bare_round() -> tuple[float, float]:
+    """Seconds of the hint and of the probe, and median seconds of a round's arithmetic, of all columns as one party."""
+    draws, size = np.random.default_rng(0), SumSize(ROWS)
+    public = public_matrix([b"bare"], size)
+    sender, most = Sender(size, public), 2**size.precision
+    codes = draws.integers(BINS, size=(ROWS, COLUMNS), dtype=np.uint8)
+    holder = Holder(size, public, Bins(codes, [BINS] * COLUMNS))
+    begin = time.perf_counter()
+    hint = Hint(np.concatenate(list(holder.hint())))
+    probe = Probe(size, public, bytes(32))
+    answer, blocks = holder.begin(probe.dummy), list(probe.blocks())
+    for c in blocks:
+        answer.add(c)
+    probe.refuse(hint, ProbeAnswer(size, public, answer, digest(probe.dummy, *blocks)).open(bytes(32)))
+    once, found = time.perf_counter() - begin, []
+    for _ in range(TREES):
+        vectors = draws.integers(-most, most, size=(ROWS, 2))
+        begin = time.perf_counter()
+        keys = sender.keys(2)
+        answer = holder.begin(keys.dummy)
+        for first in range(0, ROWS, BLOCK):
+            answer.add(sender.encrypt(keys, vectors[first : first + BLOCK], first // DEGREE))
+        masked, mask = answer.masked()
+        rounded(size, sender.opened(hint, keys, masked) - mask)
         found.append(time.perf_counter() - begin)
     return once, median(found)
 
