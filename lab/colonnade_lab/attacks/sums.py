@@ -67,19 +67,24 @@ class ColumnRead:
 
 def read_columns(run: AttackedRun, party: str) -> list[ColumnRead]:
     """The party's columns from the sums that the server decrypted: those of its own vectors, which follow from its
-    forest and the labels, over the party's bins.
+    forest and the labels, over the party's bins; with noise as large as the party's, if it adds any.
     """
     opened = _Opened(run)
     forest, train = opened.forest, run.schedule.partition.train.numpy()
     table, place = _table(run, party), run.config.federation.names.index(party)
     codes = table.codes[train]
     v = np.concatenate([part.astype(np.float64) for part in _vectors(run, opened)], axis=1)
-    v /= np.abs(v).max(axis=0)
+    config: Any = run.config.federation.protocol
+    v /= 2.0 ** config.bits_of(SumSize(len(train)))
     square = v.T @ v
-    square.flat[:: len(square) + 1] += _RIDGE * square.trace() / len(square) + 1e-12
     one_hot = np.concatenate([np.eye(count)[codes[:, k]] for k, count in enumerate(table.counts)], axis=1)
     shares, ends = one_hot.mean(axis=0), np.cumsum([0, *table.counts])
-    weights = solve(square, v.T @ (one_hot - shares), assume_a="pos", overwrite_a=True)  # from the sums alone
+    sums = v.T @ one_hot
+    if config.noise:
+        sums += config.noise * np.random.default_rng(0).normal(size=sums.shape)
+    varying = (shares * (1 - shares)).mean()
+    square.flat[:: len(square) + 1] += _RIDGE * square.trace() / len(square) + config.noise**2 / varying + 1e-12
+    weights = solve(square, sums - v.sum(axis=0)[:, None] * shares, assume_a="pos", overwrite_a=True)
     found = []
     for number, column in enumerate(table.columns):
         share = shares[ends[number] : ends[number + 1]]
@@ -250,7 +255,7 @@ def _vectors(run: AttackedRun, opened: _Opened) -> Iterator[NDArray[np.int64]]:
     scores = np.tile(opened.start, (forest.rows, 1))
     for number, tree in enumerate(forest.trees):
         if number % scores.shape[1] == 0:  # a round's trees have the same gradients
-            gradients = objective.gradients(scores[train], bits)
+            gradients = objective.gradients(scores[train], bits, fixed=config.noise > 0)
         inside, depth, asked = _inside(forest, tree), np.zeros(len(tree.party), int), [0]
         for node, children in enumerate(tree.children):
             if tree.party[node] >= 0:
