@@ -6,18 +6,18 @@ import math
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from colonnade.client.aggregation.masked_sums import terms
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.linear.columns import LinearColumns
-from colonnade.client.training.linear.design import Floats
+from colonnade.client.training.linear.design import STEP, Floats
 from colonnade.client.training.local import Local
 from colonnade.client.training.trees.returned import OwnSums
 from colonnade.common.aggregation.subject import TRAINING, subject
 from colonnade.common.contracts.boosting import scores_of
 from colonnade.common.conversation.conversation import SERVER, Link
-from colonnade.common.data.columns.scale import Columns
 from colonnade.common.errors import ContractError
 from colonnade.common.models.vector_free import Share
 from colonnade.common.protocols.hetero_lr import (
@@ -63,8 +63,9 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
         if direction.steps != made["made"]:
             raise ContractError(SERVER, "Direction", "steps", str(made["made"]), str(direction.steps))
         turned = columns.coefficients(share.turn(direction.coefficients.numpy()))
+        added = LinearModel(columns, turned).of_rows(ctx.features, rows).cpu()
         penalty = torch.full((1, width), float(columns.penalty * (turned**2).sum()))
-        logits = torch.cat([columns.logits(turned, rows) * scale, penalty])
+        logits = torch.cat([added * scale, penalty])
         about = subject(TRAINING, rows, "direction", direction.steps)
         await own.more(t, 1, about, ctx.release(logits))  # 6
         step = await server.recv(Step, t, two=2)  # 7
@@ -78,23 +79,27 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
 
 
 class LinearModel(Local):
-    """A party's logits by its coefficients b, (columns, logits), in the coordinates of `LinearColumns`."""
+    """A party's logits by its coefficients of the encoded columns, float64 (columns, logits)."""
 
-    def __init__(self, columns: LinearColumns, at: Floats) -> None:
-        super().__init__(nn.Identity())
-        self._columns, self._at = columns, at
+    def __init__(self, columns: LinearColumns, coefficients: Floats) -> None:
+        super().__init__(LinearPart(columns.digits, columns.mean, coefficients))
+        self.coefficients = coefficients
 
-    def all_coefficients(self) -> Floats:
-        """Of the encoded columns, float64 (columns, logits); zeros for those that were left out."""
-        return self._columns.all_coefficients(self._at)
 
-    def logits(self, rows: Tensor) -> Tensor:
-        """Of these rows, int64 (rows,) -> float32 (rows, logits)."""
-        return self._columns.logits(self._columns.coefficients(self._at), rows)
+class LinearPart(nn.Module):
+    """(X - mean) B in double precision, with the columns of digits rounded as in training."""
 
-    def of_rows(self, features: Columns, rows: Tensor) -> Tensor:  # noqa: ARG002  # the interface's
-        """As `logits`."""
-        return self.logits(rows)
+    def __init__(self, digits: NDArray[np.bool_], mean: Floats, coefficients: Floats) -> None:
+        super().__init__()
+        self.digits, self.mean, self.coefficients = (
+            nn.Buffer(torch.from_numpy(each)) for each in (digits, mean, coefficients)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, ...) -> float32 (rows, logits)."""
+        x = x.flatten(1).double()
+        x = torch.where(self.digits, torch.round(x / STEP) * STEP, x)
+        return ((x - self.mean) @ self.coefficients).float()
 
 
 def model_of(ctx: ClientContext) -> LinearModel:
@@ -107,7 +112,7 @@ def model_of(ctx: ClientContext) -> LinearModel:
 def local(ctx: ClientContext, cfg: Config) -> LinearModel:
     """The coefficients of the state."""
     columns, width = _columns(ctx, cfg), scores_of(ctx.federation)
-    return LinearModel(columns, _share(ctx, cfg, columns, width).at)
+    return LinearModel(columns, columns.coefficients(_share(ctx, cfg, columns, width).at))
 
 
 def _columns(ctx: ClientContext, cfg: Config) -> LinearColumns:

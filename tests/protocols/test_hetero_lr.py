@@ -44,7 +44,7 @@ logistic = cache(lambda: run(more={"save": True}))
 
 def coefficients(outcome: Outcome) -> NDArray[np.float64]:
     """Of all parties' encoded columns, (logits, columns)."""
-    return np.concatenate([model_of(ctx).all_coefficients() for ctx in outcome.clients.values()]).T
+    return np.concatenate([model_of(ctx).coefficients for ctx in outcome.clients.values()]).T
 
 
 def joined(outcome: Outcome) -> tuple[NDArray[np.float64], NDArray[Any]]:
@@ -96,7 +96,9 @@ def test_a_run_goes_on_from_a_checkpoint_to_the_same_coefficients() -> None:
 
 def test_a_party_predicts_what_it_added_in_training() -> None:
     server = logistic().server
-    parts = [model_of(ctx).logits(torch.arange(len(server.labels))) for ctx in logistic().clients.values()]
+    parts = [
+        model_of(ctx).of_rows(ctx.features, torch.arange(len(server.labels))) for ctx in logistic().clients.values()
+    ]
     np.testing.assert_allclose(sum(parts).numpy(), server.state["scores"].numpy(), atol=1e-4)
 
 

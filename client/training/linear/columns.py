@@ -27,6 +27,10 @@ class LinearColumns:
             with a warning that names them to the party.
         curvature: of the loss in a row, about.
 
+    Attributes:
+        mean: of the encoded columns, float64 (columns,).
+        digits: which of them are rounded, (columns,).
+
     Raises:
         DataError: there is no column that varies.
     """
@@ -34,7 +38,7 @@ class LinearColumns:
     def __init__(self, ctx: ClientContext, penalty: float, curvature: float) -> None:
         self._ctx, self.penalty = ctx, penalty
         kept = ctx.state.keep("columns", lambda: _Fitted(ctx, penalty, curvature))
-        self._mean, self._digits, self._used, self._factor = kept.mean, kept.digits, kept.used, kept.factor
+        self.mean, self.digits, self._used, self._factor = kept.mean, kept.digits, kept.used, kept.factor
 
     def design(self) -> Design:
         """The matrix over the training rows."""
@@ -52,23 +56,14 @@ class LinearColumns:
             sums: of the loss's derivatives over the design's lines, (lines, outputs).
             at: b, (count, outputs).
         """
-        slopes = design.times(sums) - np.outer(self._mean, sums[0])
-        return self._solve(slopes[self._used] + self.penalty * self.coefficients(at), transposed=False)
+        slopes = design.times(sums) - np.outer(self.mean, sums[0])
+        return self._solve((slopes + self.penalty * self.coefficients(at))[self._used], transposed=False)
 
     def coefficients(self, at: Floats) -> Floats:
-        """B from b, (count, outputs)."""
-        return self._solve(at, transposed=True)
-
-    def all_coefficients(self, at: Floats) -> Floats:
-        """B of all columns, zeros for those that were left out, (columns, outputs)."""
-        found = np.zeros((len(self._mean), at.shape[1]))
-        found[self._used] = self.coefficients(at)
+        """B of all encoded columns from b, float64 (columns, outputs); zeros for those that were left out."""
+        found = np.zeros((len(self.mean), at.shape[1]))
+        found[self._used] = self._solve(at, transposed=True)
         return found
-
-    def logits(self, coefficients: Floats, rows: Tensor) -> Tensor:
-        """(X - mean) B of these rows, float32 (rows, outputs)."""
-        x = rounded(_numbers(self._ctx, rows), self._digits) - self._mean
-        return torch.from_numpy((x[:, self._used] @ coefficients).astype(np.float32))
 
     def _solve(self, right: Floats, *, transposed: bool) -> Floats:
         found: Floats = solve_triangular(self._factor, right, trans="T" if transposed else "N", lower=True)
