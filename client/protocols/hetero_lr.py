@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -83,7 +84,11 @@ class LinearModel(Local):
 
     def __init__(self, columns: LinearColumns, coefficients: Floats) -> None:
         super().__init__(LinearPart(columns.digits, columns.mean, coefficients))
-        self.coefficients = coefficients
+        self.coefficients, self._mean = coefficients, columns.mean
+
+    def record(self) -> dict[str, Any]:
+        """Coefficients of the encoded columns, a list of one for each logit, and the means that are taken off first."""
+        return {"coefficients": self.coefficients.tolist(), "means": self._mean.tolist()}
 
 
 class LinearPart(nn.Module):

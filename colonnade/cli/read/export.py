@@ -93,7 +93,7 @@ def export(folder: Path, party: str, file: Path | None, out: Path | None) -> Non
     elif isinstance(opened.local, Local):
         program = program_of(opened.local, torch.zeros(TRACED, *opened.shape))  # first: this step may fail
         encoder = {place.home.encoder.name: place.home.encoder.read_bytes()}
-        write_part(into, opened.local, program, record, encoder)
+        write_part(into, opened.local, program, record | opened.local.record(), encoder)
         files = "model.safetensors, model.pt2 (torch.export), encoder.json, model.json"
     else:
         write_json(into / FILE, party_part(opened.local, record))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from colonnade.cli.read.export_forest import FILE, server_part
 from colonnade.cli.read.export_shapes import FILE as SHAPES
 from colonnade.cli.read.export_shapes import server_shapes
-from colonnade.cli.read.exported import TRACED, program_of, write_json, write_part
+from colonnade.cli.read.exported import RECORD, TRACED, program_of, write_json, write_part
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.config.members import Config
 from colonnade.common.contracts import prediction
@@ -102,7 +102,8 @@ def export_server(run: RunFolder, config: Config, base: Path, out: Path | None) 
         return into, rounds[0]
     joint = JOINT[name](ctx, federation.protocol)
     if isinstance(joint, ScoreSum):
-        write_json(into / SHAPES, server_shapes(joint, record))
+        file = SHAPES if federation.protocol.typed else RECORD
+        write_json(into / file, server_shapes(joint, record))
         return into, rounds[0]
     model = ServerPart(joint, ctx.state).eval()
     width = prediction.width(federation)

@@ -20,6 +20,7 @@ from colonnade.reports.console.outputs import make_folder
 TRACED = 7
 """Rows of the example that a program is made from: a number that nothing else is likely to have."""
 
+RECORD = "model.json"
 _WEIGHTS, _PROGRAM = "model.safetensors", "model.pt2"
 
 
@@ -54,7 +55,7 @@ def write_part(
     for name, content in files.items():
         _write(into / name, content)
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    write_json(into / "model.json", {**record, "sha256": hashes})
+    write_json(into / RECORD, {**record, "sha256": hashes})
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -1,0 +1,51 @@
+"""Exported parts of a regression."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from colonnade.cli.read.export import export
+from colonnade.common.data.columns.kept_encoder import EncoderFile
+from colonnade.common.data.sources import encoding, load_features
+from colonnade.common.parsing.file import parse
+from colonnade.simulation.federation import Simulation
+from tests.cli.read.test_explain import leave_behind
+from tests.cli.read.test_forests import tables
+
+
+def test_the_exported_parts_predict_what_the_run_predicts(tmp_path: Path) -> None:
+    """By the programs, and by the coefficients beside the encoded columns' names."""
+    tables(tmp_path)
+    data: dict[str, Any] = {"source": "csv", "id": "id", "missing": "mean", "unseen": "zero"}
+    cfg = parse({
+        "federation": {
+            "id": "loans", "parties": ["shop", "bank"], "classes": 2, "rounds": 20, "batch": 64, "stop": "none",
+            "protocol": {"name": "hetero_lr", "aggregate": "clear"}, "rows": {"test": 0.3, "validation": 0.1},
+        },
+        "server": {"labels": {"source": "csv", "path": str(tmp_path / "server.csv"), "id": "id", "label": "late"}},
+        "parties": {name: {"data": {**data, "path": str(tmp_path / f"{name}.csv")}} for name in ("shop", "bank")},
+    })  # fmt: skip
+    outcome = Simulation(cfg, base=tmp_path, save=True).run()
+    run = leave_behind(tmp_path / "run", cfg, outcome)
+    total = np.zeros(len(outcome.server.labels))
+    for name, party in cfg.parties.items():
+        features = load_features(party.data, cfg.federation.party_index(name), tmp_path)
+        kept, train = EncoderFile(run / "parties" / name, begun=False), outcome.server.schedule.partition.train
+        kept.get(encoding(party.data), features, train)
+        into = tmp_path / name
+        export(run, name, None, into)
+        record, encoded = json.loads((into / "model.json").read_text()), outcome.clients[name].features.values
+        assert len(record["input"]["columns"]) == len(record["coefficients"]) == encoded.shape[1]
+        by_hand = (encoded.double().numpy() - record["means"]) @ np.array(record["coefficients"])
+        by_program = torch.export.load(into / "model.pt2").module()(encoded).numpy()
+        np.testing.assert_allclose(by_program, by_hand, atol=1e-3)  # numbers are rounded as in training
+        total += by_program[:, 0]
+    export(run, "server", None, tmp_path / "server")
+    start = json.loads((tmp_path / "server" / "model.json").read_text())["start"]
+    expected = (outcome.server.state["start"] + outcome.server.state["scores"])[:, 0].numpy()
+    np.testing.assert_allclose(total + start[0], expected, atol=1e-4)
