@@ -53,6 +53,7 @@ Whole = NDArray[np.int64]
 _AT_ONCE = 256  # bins whose spectra are in memory together
 _BLOCKS = 16  # of rows, whose matrices are in memory together
 _CACHED = 16  # bins whose spectra the processor's cache holds
+_KEPT = 1 << 22  # entries, of 12 bytes
 _LABEL = b"colonnade: sums under encryption, 1\n"
 
 
@@ -94,16 +95,22 @@ class Bins:
         if codes.size and (codes.min() < 0 or (codes.max(axis=0) >= np.asarray(counts)).any()):
             raise InputError("a bin that its column does not have")
         self._codes, self._first = codes, np.cumsum([0, *counts])
+        self._made: dict[tuple[int, int], csc_array] = {}
 
     @property
     def shape(self) -> tuple[int, int]:
         return int(self._first[-1]), len(self._codes)
 
     def rows(self, first: int, last: int) -> csc_array:
-        """One entry of 1 a column, in every row."""
+        """One entry of 1 a column, in every row. Kept where the whole matrix is small."""
+        if (found := self._made.get((first, last))) is not None:
+            return found
         indices = (self._codes[first:last] + self._first[:-1]).astype(np.int32)
-        ends = np.arange(0, indices.size + 1, indices.shape[1], dtype=np.int32)
-        return csc_array((np.ones(indices.size, np.int64), indices.ravel(), ends), shape=(self.shape[0], len(indices)))
+        ends, ones = np.arange(0, indices.size + 1, indices.shape[1], dtype=np.int32), np.ones(indices.size, np.int64)
+        made = csc_array((ones, indices.ravel(), ends), shape=(self.shape[0], len(indices)))
+        if self._codes.size <= _KEPT:
+            self._made[first, last] = made
+        return made
 
 
 @dataclass

@@ -161,24 +161,21 @@ class PartyColumns:
         inside = (cut < ends[..., None]) & allowed[:, None]  # between two bins of values
         apart = (cut == self._values[:, None] - 1) & lost[:, None] & allowed[:, None]  # values left, missing right
         left_g, left_h = g.cumsum(2), h.cumsum(2)
-        gains = [
-            self._gains(
-                left_g + side * lost_g[..., None], left_h + side * lost_h[..., None], total_g, total_h, rules, bounds
-            )
-            for side in (0, 1)
-        ]
-        gains[0] = np.where(inside | apart, gains[0], -np.inf)
-        gains[1] = np.where(inside & lost[:, None], gains[1], -np.inf)
+        gains = [np.where(inside | apart, self._gains(left_g, left_h, total_g, total_h, rules, bounds), -np.inf)]
+        if lost.any():  # missing values left
+            with_lost = left_g + lost_g[..., None], left_h + lost_h[..., None]
+            more = self._gains(*with_lost, total_g, total_h, rules, bounds)
+            gains.append(np.where(inside & lost[:, None], more, -np.inf))
         scores = rules.score(total_g[:, 0], total_h[:, 0])
         both = np.stack(gains, axis=-1).reshape(nodes, -1)  # by column, cut and side
-        found = both.argmax(1)
+        found, shape = both.argmax(1), (len(self.columns), self._widest, len(gains))
         made: list[Split | None] = []
         for node, place in enumerate(found):
             gain = float(both[node, place])
             if not gain > rules.gamma + _SMALLEST * scores[node]:
                 made.append(None)
                 continue
-            column, at, side = (int(each) for each in np.unravel_index(place, (len(self.columns), self._widest, 2)))
+            column, at, side = (int(each) for each in np.unravel_index(place, shape))
             if lost[column] and not lost_g[node, column] and not lost_h[node, column] and at < self._values[column] - 1:
                 side = int(left_h[node, column, at] > total_h[node, column] - left_h[node, column, at])
             left = np.zeros(self.columns[column].bins, bool)
