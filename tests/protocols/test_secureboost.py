@@ -25,13 +25,14 @@ from colonnade.client.training.trees.bins import binned
 from colonnade.common.config.members import Config
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.contracts.registry import CONTRACTS
-from colonnade.common.conversation.conversation import Cohort, Link
+from colonnade.common.conversation.conversation import SERVER, Cohort, Link
 from colonnade.common.encryption.messages import BinCounts, HintPart, Masks, Nonces, Vectors
 from colonnade.common.errors import ConfigError, ContractError, InputError
 from colonnade.common.messaging.message import Message, schema
 from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.parsing.file import parse
 from colonnade.common.protocols.secureboost import Sides, Sums, Wanted
+from colonnade.common.run.state import State
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.trees.forest import Forest
 from colonnade.simulation.federation import Simulation
@@ -479,6 +480,20 @@ def test_directions_of_columns_reach_the_server_without_their_names() -> None:
         run(CLEAR, "parties.party1.monotone={bmj: rising}", name="diabetes")
     with pytest.raises(ConfigError, match=r"parties\.party1\.monotone with 3 classes"):
         config("parties.party1.monotone={ash: rising}", name="wine")
+
+
+def test_a_run_ends_when_validation_rows_gain_no_more() -> None:
+    sets = (
+        "federation.rounds=60",
+        "federation.stop={patience: 2}",
+        "federation.protocol.rate=1",
+        "federation.evaluate.every=1",
+    )
+    outcome = run(CLEAR, *sets, save=True)
+    best, last = outcome.server.best.round, outcome.server.round
+    assert 0 < best == last - 2 < 58
+    kept = State(outcome.saved[best][SERVER]).keep("forest", lambda: Forest(3, 0))
+    assert len(kept.trees) == best
 
 
 def test_a_deep_tree_is_warned_of() -> None:
