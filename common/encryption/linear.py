@@ -142,6 +142,7 @@ class Sender:
         if len(public) != size.blocks + 1:
             raise InputError(f"a matrix of {len(public)} blocks for {size.rows} rows")
         self.size, self.largest, self._public, self._bits = size, size.largest_sum, public, source or keystream()
+        self._floods = np.empty(0, np.uint64)  # drawn in advance, as few draws cost as much as many
 
     def keys(self, vectors: int) -> VectorKeys:
         """Fresh secrets for a number of vectors."""
@@ -185,7 +186,10 @@ class Sender:
         server's, hides the errors and the secret from it as a party's last noise hides M and u from the server. It
         hides them as far as H is a hint: probe.py asks for that first. To be called once for the vectors.
         """
-        return masked - hint.times(keys) + _flood(masked.shape, self.size, self._bits)
+        if len(self._floods) < masked.size:
+            self._floods = _flood((max(masked.size, _AT_ONCE**2),), self.size, self._bits)
+        noise, self._floods = np.split(self._floods, [masked.size])
+        return masked - hint.times(keys) + noise.reshape(masked.shape)
 
     def check(self, keys: VectorKeys, vectors: Whole, block: int) -> int:
         """The number of blocks of the rows. Raises InputError as `encrypt`."""
