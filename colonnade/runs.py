@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from colonnade.common.errors import InputError
 from colonnade.common.run.json_lines import read_lines
 from colonnade.common.run.permissions import private_files
 from colonnade.common.run.run_folder import RunFolder
-from colonnade.common.run.torch_defaults import torch_defaults
 from colonnade.launcher.processes import started
 from colonnade.reports.console.progress import Progress
 from colonnade.reports.console.screen import Screen
 from colonnade.reports.console.screen import out as out_screen
 from colonnade.reports.records.run import RecordedRun, read_run
 from colonnade.reports.run_page.page import short_page, write_page
+from colonnade.server.prediction.terms import Absent, PredictionTerms
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -141,25 +141,19 @@ class Run:
         Raises:
             InputError: the run has not ended, or its protocol cannot be explained.
         """
-        import pyarrow as pa  # noqa: PLC0415
-
         from colonnade.reports.explanation.write import write_explanation  # noqa: PLC0415
 
         with torch_defaults(), private_files():
             found = write_explanation(self.folder, None if out is None else Path(out), sigma).found.ranked
-        return pa.table({
-            "party": pa.array([party.name for party in found], pa.string()),
-            **{
-                key: pa.array([getattr(party, key) for party in found], pa.float64())
-                for key in ("norm", "growth", "noised", "missing", "gain")
-            },
-        })  # fmt: skip
+        numbers = ("norm", "growth", "noised", "missing", "gain")
+        rows = [{"party": party.name, **{key: getattr(party, key) for key in numbers}} for party in found]
+        return _table(rows, **dict.fromkeys(numbers, "float64"))
 
     def predict(
         self,
         ids: Iterable[object],
         *,
-        absent: Literal["refuse", "mean", "historical"] = "refuse",
+        absent: Absent = "refuse",
         wait: float | None = None,
         file: str | Path | None = None,
         secure: bool = True,
@@ -185,7 +179,6 @@ class Run:
             ColonnadeError: the run cannot predict, or a party has failed.
         """
         from colonnade.launcher.answers import predict_ids  # noqa: PLC0415
-        from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
 
         terms = PredictionTerms(absent=absent, patience=wait, secure=secure)
         with torch_defaults(), private_files():
@@ -248,13 +241,13 @@ def load(folder: str | Path) -> Run:
     return Run(folder)
 
 
-def _table(entries: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """A column for each key, in order of appearance; null where an entry lacks it."""
+def _table(entries: Iterable[Mapping[str, Any]], **types: str) -> pa.Table:
+    """A column for each key, in order of appearance; null where an entry lacks it. `types` are Arrow's, by key."""
     import pyarrow as pa  # noqa: PLC0415
 
     rows = list(entries)
     keys = dict.fromkeys(key for row in rows for key in row)
-    return pa.table({key: pa.array(_column([row.get(key) for row in rows])) for key in keys})
+    return pa.table({key: pa.array(_column([row.get(key) for row in rows]), types.get(key)) for key in keys})
 
 
 def _column(values: list[Any]) -> list[Any]:
@@ -374,3 +367,37 @@ def _listening(on_event: OnEvent | None, *, progress: bool) -> Iterator[tuple[Ca
 def _screen(*, progress: bool) -> Screen:
     """The console, or one that prints nothing."""
     return out_screen if progress else Screen(highlight=False, quiet=True)
+
+
+_DEVICES = ("cpu", "cuda", "xpu", "mps")
+
+
+@contextmanager
+def torch_defaults() -> Iterator[None]:
+    """PyTorch's own defaults, which a notebook may have changed; its are restored at the end.
+
+    Default dtype and device, gradient mode, autocast and determinism are those of a new process.
+    """
+    import torch  # noqa: PLC0415  # a second, which `import colonnade` does not take
+
+    dtype, precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()
+    # `use_deterministic_algorithms` would import the compiler: seconds and a hundred megabytes.
+    deterministic, threads = torch.get_deterministic_debug_mode(), torch.get_num_threads()
+    with ExitStack() as changed:
+        changed.enter_context(torch.inference_mode(mode=False))
+        changed.enter_context(torch.enable_grad())
+        for device in _DEVICES:
+            if torch.is_autocast_enabled(device):
+                changed.enter_context(torch.autocast(device, enabled=False))
+        if torch.get_default_device().type != "cpu":  # else every operation would cost more
+            changed.enter_context(torch.device("cpu"))
+        try:
+            torch.set_default_dtype(torch.float32)
+            torch.set_float32_matmul_precision("highest")
+            torch.set_deterministic_debug_mode("default")
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
+            torch.set_float32_matmul_precision(precision)
+            torch.set_deterministic_debug_mode(deterministic)
+            torch.set_num_threads(threads)

@@ -13,6 +13,7 @@ from pathlib import Path
 from colonnade.client.alignment.rows import TableRenewed
 from colonnade.client.dialling.dial import Dialer, Dialling
 from colonnade.client.dialling.dialer import Membership
+from colonnade.client.member.identity import own_identity
 from colonnade.client.member.reloading import TableReload
 from colonnade.client.member.sessions import PartySessions
 from colonnade.client.member.task import PartyTask, prediction_task, training
@@ -23,13 +24,13 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
 from colonnade.common.contracts.agreed_parts import agreed_parts
 from colonnade.common.conversation.membership import Hello
-from colonnade.common.crypto.pki.identity import Identity, load_identity
+from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import load_features
 from colonnade.common.data.table_cache import TableCache
-from colonnade.common.errors import ConfigError, IdentityError, PartyAway
+from colonnade.common.errors import ConfigError, PartyAway
 from colonnade.common.messaging.message import largest_bytes
 from colonnade.common.observability import metric
 from colonnade.common.observability.endpoints import Endpoints
@@ -226,28 +227,6 @@ async def _attend(sessions: PartySessions, membership: Membership, hello: Hello,
         for task in waits:
             task.cancel()
         await asyncio.gather(*waits, return_exceptions=True)
-
-
-def own_identity(name: str, federation: FederationConfig, config: PartyConfig, base: Path) -> Identity:
-    """A party's key and certificate.
-
-    Raises:
-        ConfigError: none is configured, or the server's fingerprint is missing.
-        IdentityError: it is unusable, or another member's.
-    """
-    if config.identity is None:
-        hint = "name the folder with key.pem, cert.pem and ca.pem"
-        raise ConfigError(f"parties.{name}.identity: missing", hint=hint)
-    identity = load_identity(base / config.identity)
-    if identity.name != name:
-        raise IdentityError(
-            f"this is the configuration of {name!r}, and {config.identity} holds the certificate of {identity.name!r}",
-            hint="give every party its own configuration and its own identity",
-        )
-    if not federation.server:
-        hint = "`colonnade certs show cert.pem` prints it at the server"
-        raise ConfigError("federation.server: no fingerprint of the server's certificate", hint=hint)
-    return identity
 
 
 class ClientMetrics:

@@ -16,7 +16,6 @@ import ctypes
 import gc
 import json
 import os
-import random
 import selectors
 import signal
 import sys
@@ -24,6 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from colonnade.common.contracts.registry import NAMES
 from colonnade.common.run.own_files import open_own
 
 _PR_SET_PDEATHSIG = 1
@@ -33,7 +33,7 @@ def main() -> None:
     if sys.argv[1:] == ["answers"]:
         _preload_answers()
     else:
-        _preload()
+        preload()
     gc.freeze()  # keeps imported memory shared: a collection would write to every page
     wake, woken = os.pipe()
     os.set_blocking(woken, False)
@@ -68,11 +68,10 @@ _ANSWERING = (
 )  # fmt: skip
 
 
-def _preload() -> None:
+def preload() -> None:
     """Imports the heavy modules that both roles need, except those that must not be inherited."""
     for name in _TRAINING:
         import_module(name)
-    from colonnade.common.contracts.registry import NAMES  # noqa: PLC0415
     from colonnade.server.protocols import SERVE  # noqa: PLC0415
 
     assert all(SERVE[name] for name in NAMES)  # imports them, but not other packages' code
@@ -83,9 +82,8 @@ def _preload_answers() -> None:
     """Imports what parties need to answer with a trained model: no backward pass and no server."""
     for name in _ANSWERING:
         import_module(name)
-    import pyarrow as pa  # noqa: PLC0415
-
-    pa.array([""]).to_numpy(zero_copy_only=False)  # imports pandas if installed; otherwise every child would
+    # Imports pandas if it is installed; otherwise every child would.
+    import_module("pyarrow").array([""]).to_numpy(zero_copy_only=False)
     assert "grpc" not in sys.modules, "a protocol imports gRPC"
 
 
@@ -114,7 +112,9 @@ def _become(request: dict[str, Any], parent: int) -> NoReturn:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _redirect(Path(request["log"]))
-        _reseed(request["threads"])
+        from colonnade.common.data.draws import reseed  # noqa: PLC0415
+
+        reseed(request["threads"])
         code = _run(request["argv"])
     finally:
         sys.stdout.flush()
@@ -128,19 +128,6 @@ def _redirect(log: Path) -> None:
     os.dup2(null, 0)
     os.dup2(file, 1)
     os.dup2(file, 2)
-
-
-def _reseed(threads: int) -> None:
-    """Reseeds the random generators, which forked children would otherwise share."""
-    import numpy as np  # noqa: PLC0415
-    import torch  # noqa: PLC0415
-
-    from colonnade.common.data.draws import reseed_torch  # noqa: PLC0415
-
-    torch.set_num_threads(threads)
-    reseed_torch()
-    np.random.seed(np.frombuffer(os.urandom(2496), np.uint32))  # the global generator, which libraries use
-    random.seed()
 
 
 def _run(argv: list[str]) -> int:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
+
+from colonnade.common.errors import InputError
+from colonnade.server.prediction import terms
 
 File = Annotated[Path | None, typer.Argument(help="configuration; default: the demo", show_default=False)]
 Given = Annotated[Path, typer.Argument(help="configuration")]
@@ -21,13 +24,12 @@ Within = Annotated[
     typer.Option("--in", help="the run's folder: start a run, or resume the one in it", show_default=False),
 ]
 Base = Annotated[Path | None, typer.Option(hidden=True)]  # folder of the file from which `up` wrote this one
-Absent = Annotated[
-    Literal["refuse", "mean", "historical"], typer.Option(help="replacement for the embedding of an absent party")
-]
+Absent = Annotated[terms.Absent, typer.Option(help="replacement for the embedding of an absent party")]
 Wait = Annotated[
     float | None, typer.Option(help="seconds to wait for parties; default: federation.timeouts.away", min=0)
 ]
 
+_TABLES = "say NAME=TABLE for each member, as in --tables bank=new/bank.csv"
 Tables = Annotated[
     list[str] | None,
     typer.Option(
@@ -46,6 +48,19 @@ def overrides(sets: list[str] | None, chaos: list[str] | None) -> tuple[str, ...
     from colonnade.common.config.chaos import read_chaos  # noqa: PLC0415  # pydantic, before the fork server
 
     return (*(sets or ()), *read_chaos(tuple(chaos)))
+
+
+def read_tables(words: list[str] | None) -> dict[str, str]:
+    """Tables by the members whom `--tables` names."""
+    found: dict[str, str] = {}
+    for word in words or ():
+        name, _, table = map(str.strip, word.partition("="))
+        if not (name and table):
+            raise InputError(f"--tables {word}: names no member and table", hint=_TABLES)
+        if name in found:
+            raise InputError(f"--tables: two tables of {name}", hint="name one; a folder of Parquet files is one too")
+        found[name] = table
+    return found
 
 
 def processors() -> int:

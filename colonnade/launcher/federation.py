@@ -7,10 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
 from colonnade.common.config.members import Config
-from colonnade.common.errors import InputError, MemberFailed
+from colonnade.common.errors import MemberFailed
 from colonnade.common.parsing.earlier_defaults import load_begun
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.launcher.configuration import GivenConfig, naming_tables
@@ -19,7 +17,6 @@ from colonnade.launcher.processes import Processes
 from colonnade.launcher.readiness import check_members, refuse_others
 from colonnade.launcher.scratch import scratch
 from colonnade.launcher.watch import Ended, Launch, LaunchOptions
-from colonnade.reports.records.run import read_run
 
 
 def launch(
@@ -43,9 +40,9 @@ def relaunch(
     """Resumes the run in a folder, in its own configuration except for `sets`."""
     run = RunFolder(resume)
     run.refuse_unreadable()
-    if (base := run.base()) is None:
-        hint = "give --resume the folder that `up` printed, or resume each member with `server` and `client`"
-        raise InputError(f"{resume} holds no run that `up` has begun", hint=hint)
+    base = run.begun_base(
+        "give --resume the folder that `up` printed, or resume each member with `server` and `client`"
+    )
     config = load_begun(run.config, tuple(sets))
     check_members(config, str(run.config))
     refuse_others(config, resume)
@@ -69,24 +66,14 @@ def _prepared(
         locked_folder(out, config.federation.id, resume, ".launcher.lock") as folder,
         naming_tables(given, folder),
         scratch() as place,
-        _shown(folder, options.dashboard, options.screen),
+        _shown(folder, options),
     ):
         yield Launch(config, base, folder, place, processes.begun, options=options, resumed=resume is not None)
 
 
-@contextlib.contextmanager
-def _shown(folder: Path, dashboard: str, screen: Console) -> Iterator[None]:
-    if not dashboard:
-        yield
-        return
-    from colonnade.reports.dashboard.site import Dashboard  # noqa: PLC0415  # members start sooner without these
-    from colonnade.reports.run_page.page import write_page  # noqa: PLC0415
+def _shown(folder: Path, options: LaunchOptions) -> contextlib.AbstractContextManager[None]:
+    if not options.dashboard:
+        return contextlib.nullcontext()
+    from colonnade.reports.dashboard.site import shown  # noqa: PLC0415  # members start sooner without a web server
 
-    served = Dashboard(folder, dashboard)
-    try:
-        yield
-    finally:
-        served.close()
-    if RunFolder(folder).events.exists():
-        page = write_page([read_run(folder)])
-        screen.print(f"page: {page}", markup=False, soft_wrap=True)
+    return shown(folder, options.dashboard, options.screen)

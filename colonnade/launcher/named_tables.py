@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,18 +17,6 @@ Tables = Mapping[str, str]
 _Own = TypeVar("_Own", PartyConfig, ActiveConfig)
 _OPTION = "--tables"
 _FORM = "say NAME=TABLE for each member, as in --tables bank=new/bank.csv"
-
-
-def read_tables(words: Collection[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for word in words:
-        name, equals, table = word.partition("=")
-        if not (equals and name.strip() and table.strip()):
-            raise InputError(f"{_OPTION} {word}: names no member and table", hint=_FORM)
-        if (name := name.strip()) in found:
-            raise InputError(f"{_OPTION}: two tables of {name}", hint="name one; a folder of Parquet files is one too")
-        found[name] = table.strip()
-    return found
 
 
 def with_tables(config: Config, tables: Tables) -> Config:

@@ -17,10 +17,11 @@ from colonnade.common.data.known_sets.places import refuse_unusable
 from colonnade.common.errors import DataError, EnvironmentFault, InputError, nearest
 from colonnade.common.run.durable import write_durably
 from colonnade.common.run.own_files import open_own, shorten_own
-from colonnade.server.prediction.model import Predicted
 
 if TYPE_CHECKING:
     from _csv import Reader  # its type has no public name
+
+    from colonnade.server.prediction.model import Predicted
 
 _COLUMN = "id"  # as in files of predictions
 _QUOTED = frozenset(',"\r\n')

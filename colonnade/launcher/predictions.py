@@ -14,9 +14,9 @@ from colonnade.common.errors import ConfigError, InputError, PartyFailed
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
 from colonnade.common.parsing.file import load
+from colonnade.common.run.device import torch_threads
 from colonnade.common.run.numbers import plain
 from colonnade.common.run.run_folder import RunFolder
-from colonnade.common.run.torch_defaults import torch_threads
 from colonnade.launcher.folder_lock import locked_folder
 from colonnade.launcher.named_tables import Tables, with_tables
 from colonnade.launcher.prediction_parties import Answerers
@@ -202,9 +202,6 @@ def opened(
 
 
 def _base(folder: Path) -> Path:
-    if (base := RunFolder(folder).base()) is None:
-        raise InputError(
-            f"{folder} holds no run that `up` has begun",
-            hint="of a server by itself, name its file too: --file server.yaml; its parties run `colonnade answer`",
-        )
-    return base
+    return RunFolder(folder).begun_base(
+        "of a server by itself, name its file too: --file server.yaml; its parties run `colonnade answer`"
+    )

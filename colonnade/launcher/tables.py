@@ -12,8 +12,6 @@ from colonnade.common.run.own_files import open_own
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_BATCH = 65_536  # rows
-
 
 class InMemoryTable:
     """One member's table.
@@ -32,16 +30,13 @@ class InMemoryTable:
 
     def write(self, path: Path) -> None:
         """Writes an Arrow file. Raises DataError for a column with values of several types, EnvironmentFault."""
-        import pyarrow.ipc  # noqa: PLC0415  # .2 s, which most runs do without
+        from colonnade.common.data.formats.arrow_table import write_arrow  # noqa: PLC0415  # pyarrow
 
         found = self.read()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with (
-                os.fdopen(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), "wb") as opened,
-                pyarrow.ipc.new_file(pyarrow.PythonFile(opened, "wb"), found.schema) as file,
-            ):
-                file.write_table(found, max_chunksize=_BATCH)
+            with os.fdopen(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), "wb") as opened:
+                write_arrow(found, opened)
         except OSError as failed:
             raise EnvironmentFault(
                 f"{path} cannot be written: {failed.strerror or failed}", hint="make room on the disk"
@@ -49,21 +44,19 @@ class InMemoryTable:
 
     def read(self) -> pa.Table:
         """The table without an unnamed row index; a named one is marked as such. Raises DataError."""
-        import pyarrow as pa  # noqa: PLC0415  # as above
-
-        from colonnade.common.data.formats.arrow_table import index_columns, with_index  # noqa: PLC0415
+        from colonnade.common.data.formats import arrow_table  # noqa: PLC0415
 
         named = _index_names(self._table)
         try:
-            found = pa.table(self._table.reset_index() if named else self._table)
+            found = arrow_table.read_arrow(self._table.reset_index() if named else self._table)
         except Exception as failed:  # the library's own, of any type
             raise DataError(
                 f"tables[{self._member!r}] cannot be read: {_one_line(failed)}",
                 hint="give every column values of one type and a name of its own, also beside the index",
             ) from failed
-        of_file = () if named else index_columns(found.schema)  # an Arrow table that pandas has written
+        of_file = () if named else arrow_table.index_columns(found.schema)  # an Arrow table that pandas has written
         kept = found.drop_columns([name for name in of_file if name.startswith("__index_level_")])
-        return with_index(kept, [name for name in (*named, *of_file) if name in kept.column_names])
+        return arrow_table.with_index(kept, [name for name in (*named, *of_file) if name in kept.column_names])
 
 
 def _index_names(table: Any) -> list[str]:

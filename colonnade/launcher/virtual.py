@@ -8,11 +8,11 @@ from pathlib import Path
 
 from colonnade.common.config.members import Config
 from colonnade.common.config.remedy import command
-from colonnade.common.errors import InputError, TrainingDiverged
+from colonnade.common.errors import TrainingDiverged
 from colonnade.common.observability.telemetry import Event, Listener
 from colonnade.common.parsing.earlier_defaults import load_begun
+from colonnade.common.run.device import torch_threads
 from colonnade.common.run.run_folder import RunFolder
-from colonnade.common.run.torch_defaults import torch_threads
 from colonnade.launcher.configuration import GivenConfig, naming_tables
 from colonnade.launcher.folder_lock import locked_folder, remove_new
 from colonnade.launcher.readiness import check_members, refuse_other_keys, refuse_others
@@ -45,8 +45,7 @@ def resume_virtually(
     """Resumes the run in a folder from its newest checkpoint."""
     run = RunFolder(resume)
     run.refuse_unreadable()
-    if (base := run.base()) is None:
-        raise InputError(f"{resume} holds no run to go on with", hint="give the folder that `simulate` or `up` printed")
+    base = run.begun_base("give the folder that `simulate` or `up` printed")
     config = load_begun(run.config, tuple(sets))
     check_members(config, str(run.config))
     refuse_others(config, resume)

@@ -52,14 +52,13 @@ def picture(size: tuple[int, int], paint: Callable[[Figure], None], *, title: st
         paint: draws on the figure.
         title, about: text alternative.
     """
-    from matplotlib import figure as figures  # noqa: PLC0415  # .3 s; not pyplot, which looks for a display
-    from matplotlib import style  # noqa: PLC0415
+    from matplotlib import figure, style  # noqa: PLC0415  # .3 s; not pyplot, which looks for a display
 
     drawn = io.StringIO()
     with style.context(["default", _STYLE]):
-        figure = figures.Figure((size[0] / 96, size[1] / 96), layout="constrained")
-        paint(figure)
-        figure.savefig(drawn, format="svg", metadata=_NOTHING, bbox_inches="tight")
+        made = figure.Figure((size[0] / 96, size[1] / 96), layout="constrained")
+        paint(made)
+        made.savefig(drawn, format="svg", metadata=_NOTHING, bbox_inches="tight")
     return _cleaned(drawn.getvalue(), title, about)
 
 

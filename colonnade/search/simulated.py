@@ -18,7 +18,7 @@ from colonnade.common.data.rows import Partition, partition_around
 from colonnade.common.errors import ColonnadeError, ContractError, EnvironmentFault, InputError, TrainingDiverged
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import parse
-from colonnade.common.run.torch_defaults import torch_threads
+from colonnade.common.run.device import torch_threads
 from colonnade.search.folds import read_aligned, read_parts
 from colonnade.server.member.context import Timetable
 from colonnade.simulation.federation import Simulation

@@ -246,10 +246,10 @@ def _storage(optuna: Any, wanted: str) -> Any:
     if not wanted:
         return None
     if wanted.startswith(_JOURNAL):
-        from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock  # noqa: PLC0415
-
         path = str(Path(wanted.removeprefix(_JOURNAL)).expanduser().resolve())
-        return optuna.storages.JournalStorage(JournalFileBackend(path, lock_obj=JournalFileOpenLock(path)))
+        journal = optuna.storages.journal
+        lock = journal.JournalFileOpenLock(path)
+        return optuna.storages.JournalStorage(journal.JournalFileBackend(path, lock_obj=lock))
     if "://" not in wanted:
         raise InputError(
             f"--storage {wanted}: expected a database URL, or journal:PATH",

@@ -19,8 +19,8 @@ from colonnade.common.contracts.registry import CONTRACTS, NAMES, OUTSIDE
 from colonnade.common.conversation import inprocess
 from colonnade.common.errors import ColonnadeError, ConfigError
 from colonnade.common.parsing.file import parse
+from colonnade.common.run.device import torch_threads
 from colonnade.common.run.state import Snapshot
-from colonnade.common.run.torch_defaults import torch_threads
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.files import RunFiles
 from colonnade.simulation.outcome import Outcome

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -116,6 +117,14 @@ def reseed_torch() -> None:
     """Seeds torch's own generators from the system: they begin with a constant, and a package's source may draw."""
     torch.manual_seed(int.from_bytes(os.urandom(8)))  # of GPUs; the CPU's takes 32 bits of it
     torch.default_generator.set_state(SecretDraws.fresh().generator("process").get_state())
+
+
+def reseed(threads: int) -> None:
+    """Seeds all generators of a forked process, which has those of its parent, and sets torch's threads."""
+    torch.set_num_threads(threads)
+    reseed_torch()
+    np.random.seed(np.frombuffer(os.urandom(2496), np.uint32))  # the global generator, which libraries use
+    random.seed()
 
 
 def filled(words: bytes) -> torch.Generator:

@@ -23,3 +23,8 @@ def share(persons: int, members: int, overlap: float, seed: int) -> list[np.ndar
     masks = random.integers(1, 2**members - 1, persons - common)
     known = [np.concatenate([order[:common], order[common:][(masks >> place) & 1 == 1]]) for place in range(members)]
     return [random.permutation(rows) for rows in known]
+
+
+def order(rows: int, seed: int) -> np.ndarray:
+    """The numbers of the rows, int64 (rows,), in an order drawn from the seed."""
+    return np.random.default_rng(seed).permutation(rows)

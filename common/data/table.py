@@ -21,7 +21,8 @@ from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import Doubt, TypedColumn
 from colonnade.common.data.columns.notation import NUMBER, PLAIN, Notation
 from colonnade.common.data.columns.sentinels import suspects
-from colonnade.common.data.keys import KeyColumn, check_keys, key_doubts
+from colonnade.common.data.key_checks import check_keys, key_doubts
+from colonnade.common.data.keys import KeyColumn
 from colonnade.common.errors import DataError, nearest
 
 _NO_LABEL = "fill it in, leave the row out, or where rows are aligned say `missing: drop` of the labels"

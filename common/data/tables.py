@@ -19,7 +19,8 @@ from colonnade.common.data.columns.fields import Doubt, TypedColumn
 from colonnade.common.data.columns.notation import Notation
 from colonnade.common.data.formats.arrays import ArrayFile
 from colonnade.common.data.formats.csv_file import CsvFile
-from colonnade.common.data.keys import key_doubts, keys_of_rows
+from colonnade.common.data.key_checks import key_doubts
+from colonnade.common.data.keys import keys_of_rows
 from colonnade.common.data.known_sets.places import find, find_file
 from colonnade.common.data.labels import LabelColumn, classify_coded, hint_of_numbers, with_positive
 from colonnade.common.data.split import part_of

@@ -211,6 +211,12 @@ class RunFolder(MemberFolder):
         """The folder that paths in the configuration are relative to; None where `up` has begun no run."""
         return _base(self.launch)
 
+    def begun_base(self, hint: str) -> Path:
+        """The same as `base`. Raises InputError, with this hint, where it is None."""
+        if (found := self.base()) is None:
+            raise InputError(f"{self.path} holds no run that `up` or `simulate` has begun", hint=hint)
+        return found
+
     @property
     def virtual(self) -> bool:
         """True if the newest start was on the virtual clock."""

@@ -6,7 +6,6 @@ pass of an operation leaves no frame: there the member's own model is named if P
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import traceback
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,6 @@ from types import FrameType
 
 from colonnade.common.errors import ColonnadeError, ConfigError
 
-_FROM_OUTSIDE = (KeyboardInterrupt, asyncio.CancelledError, GeneratorExit)
 _SUSPENDED = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR  # they are ended where they wait
 
 _FOLDERS: set[Path] = set()  # of files that a configuration names
@@ -45,8 +43,8 @@ def note_package(module: str) -> None:
 
 def interrupts(error: BaseException) -> bool:
     """True if a computation was ended from outside. A user's function could raise a CancelledError of its own."""
-    if not isinstance(error, _FROM_OUTSIDE) or isinstance(error, KeyboardInterrupt):
-        return isinstance(error, _FROM_OUTSIDE)
+    if isinstance(error, Exception | SystemExit | KeyboardInterrupt):
+        return isinstance(error, KeyboardInterrupt)
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return not frames or not _is_users(frames[-1]) or bool(frames[-1].f_code.co_flags & _SUSPENDED)
 

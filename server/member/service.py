@@ -17,9 +17,8 @@ from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.compression import arriving
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.crypto.pki.identity import Identity, load_identity
+from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.pki.revocation import RevocationList
-from colonnade.common.errors import ConfigError, IdentityError
 from colonnade.common.messaging.forms import Form
 from colonnade.common.messaging.message import Kinds, largest_bytes
 from colonnade.common.observability.endpoints import Endpoints
@@ -30,6 +29,7 @@ from colonnade.common.wire.frame import FRAME_ALLOWANCE
 from colonnade.server.member.admission import Admission, DataShape
 from colonnade.server.member.handshakes import watch_handshakes
 from colonnade.server.member.hub import Hub
+from colonnade.server.member.identity import own_identity
 from colonnade.server.member.listen import Door, Greet, ServerTls
 from colonnade.server.member.listen import Listener as Port
 
@@ -191,38 +191,3 @@ class ServerMember:
         """Seconds that parties have for their farewell; long if each waits for the others' last statements."""
         compared = self.federation.transcript.every and not self.task.dismisses
         return max(_PARTING, self.federation.timeouts.answer) if compared else _PARTING
-
-
-def own_identity(federation: FederationConfig, config: ServerConfig, base: Path, *, secure: bool) -> Identity | None:
-    """The server's key and certificate; None on loopback without TLS.
-
-    Raises ConfigError if there is no identity, if a party's fingerprint is missing, or if TLS is off and the address is
-    not loopback; IdentityError if the certificate is another member's.
-    """
-    if not secure:
-        _only_loopback(config.listen)
-        return None
-    if config.identity is None:
-        raise ConfigError("server.identity: missing", hint="name the folder with key.pem, cert.pem and ca.pem")
-    unpinned = [name for name, pin in federation.parties.items() if not pin]
-    if unpinned:
-        raise ConfigError(
-            f"federation.parties.{unpinned[0]}: no certificate fingerprint",
-            hint="`colonnade certs show cert.pem` prints it; `colonnade up` fills in throw-away ones",
-        )
-    identity = load_identity(base / config.identity)
-    if identity.name != "server":
-        raise IdentityError(
-            f"{config.identity} holds the certificate of {identity.name!r}, the server needs its own",
-            hint="point server.identity at the server's folder",
-        )
-    return identity
-
-
-def _only_loopback(address: str) -> None:
-    host = address.rpartition(":")[0].strip("[]")
-    if host not in ("127.0.0.1", "localhost", "::1"):
-        raise ConfigError(
-            f"--insecure with {address}: plain connections are for loopback only",
-            hint="listen on 127.0.0.1, or give the server an identity",
-        )

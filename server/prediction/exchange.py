@@ -15,8 +15,9 @@ from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.errors import ContractError, InputError, PartyLost
 from colonnade.server.aggregation.masked_sums import blinded
 from colonnade.server.aggregation.sums import Found
+from colonnade.server.prediction.terms import Absent
 from colonnade.server.protocols import ACTIVE, FORESTS, JOINT
-from colonnade.server.training.absence import Absent, Standing
+from colonnade.server.training.absence import Standing
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.fusion.active_joint import ActiveJoint
 from colonnade.server.training.fusion.joint import Decided, Joint, Summed
@@ -120,7 +121,7 @@ async def predict(
             f"{', '.join(missing)} is absent, and knows on which side of its splits a row is: nothing stands in for it",
             hint="start it, and predict again",
         )
-    standing = Standing(ctx, absent, missing) if missing else None
+    standing = Standing(ctx, missing, historical=absent == "historical") if missing else None
     sums = await blinded(ctx, clients, numbers) if summed(ctx.federation) else None
     rounds = clients.rounds(sys.maxsize, after=ctx.round)
     questions.hearing.set()

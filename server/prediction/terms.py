@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Literal
 
-from colonnade.server.training.absence import Absent
+Absent = Literal["refuse", "mean", "historical"]
+"""What replaces an absent party: nothing (refuse), its mean output, or its last output for the same row."""
 
 
 @dataclass(frozen=True, kw_only=True)

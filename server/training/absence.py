@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Generic, Literal
+from typing import Any, Generic
 
 import torch
 from torch import Tensor
@@ -14,9 +14,6 @@ from colonnade.common.errors import InputError
 from colonnade.common.messaging.message import M, tensor_specs
 from colonnade.server.training.context import MEANS, ServerContext
 from colonnade.server.training.imputation import LAST, sent
-
-Absent = Literal["refuse", "mean", "historical"]
-"""What replaces an absent party: nothing (refuse), its mean output, or its last output for the same row."""
 
 
 class Absence(Generic[M]):
@@ -69,10 +66,13 @@ class Absence(Generic[M]):
 class Standing:
     """Replacements of absent parties, from the state of a finished run.
 
+    Args:
+        historical: their last outputs for the same row, where there are some; else their means.
+
     Raises InputError if the run stored nothing to replace a party with.
     """
 
-    def __init__(self, ctx: ServerContext, how: Absent, absent: tuple[str, ...]) -> None:
+    def __init__(self, ctx: ServerContext, absent: tuple[str, ...], *, historical: bool) -> None:
         self._ctx, self._names = ctx, ctx.federation.names
         means: Mapping[str, Tensor] = ctx.state.keep(MEANS, dict)
         if lacking := [party for party in absent if party not in means]:
@@ -81,7 +81,7 @@ class Standing:
                 hint="evaluations of validation rows in the clear keep it of parties that respond; start the party",
             )
         self._means = {party: means[party] for party in absent}
-        self._kept = self._recall(ctx, absent) if how == "historical" else None
+        self._kept = self._recall(ctx, absent) if historical else None
 
     def _recall(self, ctx: ServerContext, absent: tuple[str, ...]) -> tuple[Tensor, Tensor]:
         """The last embeddings, and the mask of those that were sent."""

@@ -24,7 +24,7 @@ refuse("colonnade_lab")
 
 from pydantic import TypeAdapter
 from colonnade.common.models.optimiser import OptimiserConfig, build_optimiser
-from colonnade.common.run.torch_defaults import torch_defaults
+from colonnade.runs import torch_defaults
 with torch_defaults():
     pass
 layer = torch.nn.Linear(2, 2)

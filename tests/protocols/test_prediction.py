@@ -21,7 +21,7 @@ from colonnade.common.conversation.inprocess import Delay, connect, run_virtual
 from colonnade.common.errors import ContractError, InputError, PartyLost
 from colonnade.common.messaging.message import Message, payload_bytes
 from colonnade.server.prediction.exchange import Questions, distinct_lines, predict
-from colonnade.server.training.absence import Absent
+from colonnade.server.prediction.terms import Absent
 from tests.support.altered_lines import change_each
 from tests.support.federation import config, federate
 

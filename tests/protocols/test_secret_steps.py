@@ -23,7 +23,7 @@ from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import BudgetSpent, ConfigError, InputError
 from colonnade.common.models.backprop import Backprop
-from colonnade.common.privacy.accounting.sampled import SampledGaussian, joint_epsilon
+from colonnade.common.privacy.accounting.sampled import SampledGaussian
 from colonnade.common.privacy.accounting.step_budget import StepBudget
 from colonnade.common.privacy.noise import secure_bytes, seeded_bytes, seeded_normals
 from colonnade.common.privacy.rows import RowPlan, SampledSteps
@@ -213,9 +213,9 @@ def test_the_headline_is_of_releases_and_all_steps_together() -> None:
     spent = {name: held.releases for name, held in outcome.privacy.items()}
     report = protection(outcome.server, spent)
     most = max(spent.values())
-    assert report["epsilon"]["party1"] == pytest.approx(joint_epsilon(plan.steps, most, 2.0, 1e-4), abs=1e-5)
+    assert report["epsilon"]["party1"] == pytest.approx(plan.steps.joint_epsilon(most, 2.0, 1e-4), abs=1e-5)
     whole = SampledGaussian(0.1, 1.5, 4 * 2 * END)
-    assert report["person"]["epsilon"] == pytest.approx(joint_epsilon(whole, 4 * most, 2.0, 1e-4), abs=1e-5)
+    assert report["person"]["epsilon"] == pytest.approx(whole.joint_epsilon(4 * most, 2.0, 1e-4), abs=1e-5)
     assert report["privacy"]["secret_steps"] == {"rate": 0.1, "noise_multiplier": 1.5, "steps": 2 * END}
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import colonnade
-from colonnade.common.run.torch_defaults import torch_defaults
+from colonnade.runs import torch_defaults
 from tests.python.tables import make_config, make_tables
 
 

@@ -63,7 +63,7 @@ def test_an_embedding_of_zeros_was_sent_all_the_same() -> None:
     there = imputation("last", ctx)
     ctx.state.keep(MEANS, dict)["ada"] = torch.ones(2)
     there.fill({"ada": said(0), "bob": said(2)}, BATCH, 1)
-    instead = Standing(ctx, "historical", ("ada",)).of("ada", torch.tensor([4, 1]))
+    instead = Standing(ctx, ("ada",), historical=True).of("ada", torch.tensor([4, 1]))
     assert instead.tolist() == [[0, 0], [1, 1]]
 
 

@@ -104,7 +104,7 @@ def _preload() -> None:
     from colonnade.cli import fork_server
 
     sys.modules["pandas"] = None  # type: ignore[assignment]  # scikit-learn imports it, and it starts a thread
-    fork_server._preload()
+    fork_server.preload()
     for name in _MORE:
         importlib.import_module(name)
     _import_most()
@@ -239,8 +239,8 @@ def _become(request: Request, descriptors: list[int], made: dict[str, str]) -> N
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    if fork_server := sys.modules.get("colonnade.cli.fork_server"):
-        fork_server._reseed(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    if draws := sys.modules.get("colonnade.common.data.draws"):
+        draws.reseed(int(os.environ.get("OMP_NUM_THREADS", "1")))
     try:
         _run(*request["argv"])
     except SystemExit as ended:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from colonnade.client.member.identity import own_identity as party_identity
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.pki.certificates import short
@@ -11,6 +12,7 @@ from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import IdentityError
 from colonnade.common.parsing.error_attribution import whose
+from colonnade.server.member.identity import own_identity as server_identity
 
 
 def check_identities(config: Config, base: Path) -> None:
@@ -25,9 +27,6 @@ def check_identities(config: Config, base: Path) -> None:
     named = [*config.parties.values(), *([] if server is None else [server])]
     if all(own.identity is None for own in named) and (server is None or server.revoked is None):
         return
-    from colonnade.client.member.process import own_identity as party_identity  # noqa: PLC0415  # 0.3 s
-    from colonnade.server.member.service import own_identity as server_identity  # noqa: PLC0415
-
     if server is not None and server.identity is not None:
         with whose(SERVER):
             _check_pin(server_identity(federation, server, base, secure=True), federation.server)

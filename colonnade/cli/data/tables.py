@@ -49,15 +49,13 @@ def credit(out: Out, parties: Parties = 3, overlap: Overlap = 0.8, seed: Seed = 
 
 def _cut(out: Path, name: str, header: Sequence[str], rows: Rows, *, parties: int, overlap: float, seed: int) -> None:
     """Writes the members' tables; the last column is the label."""
-    import numpy as np  # noqa: PLC0415  # like these, only where tables are made
-
-    from colonnade.common.data import shares, split  # noqa: PLC0415
+    from colonnade.common.data import shares, split  # noqa: PLC0415  # torch
 
     label = len(header) - 1
     bands = [split.band(label, PartyIndex(index, parties), "columns") for index in range(parties)]
     columns = {"server": [label], **{f"party{index + 1}": [*range(label)[part]] for index, part in enumerate(bands)}}
     # A key does not reveal a row's position in the original set.
-    numbers = np.random.default_rng(seed + 1).permutation(len(rows))
+    numbers = shares.order(len(rows), seed + 1)
     keys = [f"{name}-{number:06d}" for number in numbers]
     known = shares.share(len(rows), parties + 1, overlap, seed)
     make_folder(out)

@@ -108,10 +108,8 @@ def _find(folder: Path, party: str, file: Path | None) -> ExportPlace:
     else:
         run = RunFolder(folder)
         run.refuse_unreadable()
-        if (found := run.base()) is None:
-            hint = "of a party by itself, name its file too: --file party1.yaml"
-            raise InputError(f"{folder} holds no run that `up` has begun", hint=hint)
-        config, home, base = load_begun(run.config), run.party(party), found
+        base = run.begun_base("of a party by itself, name its file too: --file party1.yaml")
+        config, home = load_begun(run.config), run.party(party)
     if party != SERVER and party not in config.parties:
         raise InputError(
             f"there is no party {party!r}{nearest(party, config.parties)}", hint="see --party; `server` is the server"

@@ -15,7 +15,7 @@ from rich.text import Text
 from colonnade.common.config.data.sources import SOURCES
 from colonnade.common.config.models import MODELS
 from colonnade.common.config.outside import OUTSIDE_LOSSES, OUTSIDE_METRICS
-from colonnade.common.contracts.registry import CONTRACTS, OUTSIDE
+from colonnade.common.contracts.registry import CONTRACTS, OUTSIDE, ByName
 from colonnade.common.errors import ConfigError, InputError, nearest
 from colonnade.common.escaped import escaped_lines
 from colonnade.common.parsing.reference import protocol_section
@@ -61,14 +61,11 @@ def list_plug_ins() -> None:
 
 def show(name: Annotated[str, typer.Argument(help="a protocol")]) -> None:
     """Prints a protocol's keys and its files one after the other: three, or one for a package."""
-    from colonnade.client.protocols import PARTICIPATE  # noqa: PLC0415  # these import torch
-    from colonnade.server.protocols import SERVE  # noqa: PLC0415
-
     OUTSIDE.refuse_clash(name)
     if name not in CONTRACTS:
         raise InputError(f"there is no protocol {name!r}{nearest(name, CONTRACTS)}", hint="see `colonnade protocols`")
     _show_keys(name)
-    modules = (sys.modules[CONTRACTS[name].config.__module__], _home(SERVE[name]), _home(PARTICIPATE[name]))
+    modules = (sys.modules[CONTRACTS[name].config.__module__], *(_home(side[name]) for side in _SIDES))
     for module in dict.fromkeys(modules):  # a plug-in's protocol may be one module
         out.rule(module.__name__.replace(".", "/") + ".py", style="dim")
         try:
@@ -79,6 +76,12 @@ def show(name: Annotated[str, typer.Argument(help="a protocol")]) -> None:
             out.print(Syntax(source, "python", background_color="default"))
         else:
             out.print(source, markup=False, soft_wrap=True)
+
+
+_SIDES: tuple[ByName[object], ...] = (
+    ByName("colonnade.server.protocols", "serve"),
+    ByName("colonnade.client.protocols", "participate"),
+)
 
 
 def _show_keys(name: str) -> None:

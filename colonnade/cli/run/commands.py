@@ -21,8 +21,10 @@ from colonnade.cli.options import (
     Wait,
     Within,
     overrides,
+    read_tables,
 )
 from colonnade.launcher.processes import answering, started
+from colonnade.server.prediction.terms import PredictionTerms
 
 
 def up(
@@ -117,11 +119,9 @@ def predict(
 ) -> None:
     with answering(file is None and run.is_dir()) as processes:
         from colonnade.cli.run.predict import predict as run_it  # noqa: PLC0415
-        from colonnade.launcher.named_tables import read_tables  # noqa: PLC0415
-        from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
 
         terms = PredictionTerms(absent=absent, patience=wait, own=own, secure=not insecure)
-        run_it(run, ids, out, key, file, terms, tables=read_tables(tables or ()), processes=processes)
+        run_it(run, ids, out, key, file, terms, tables=read_tables(tables), processes=processes)
 
 
 def serve(
@@ -145,15 +145,12 @@ def serve(
     insecure: Insecure = False,
 ) -> None:
     with answering(file is None and run.is_dir()) as processes:
-        from colonnade.cli.run.serve import Doors  # noqa: PLC0415
-        from colonnade.cli.run.serve import serve as run_it  # noqa: PLC0415
-        from colonnade.launcher.named_tables import read_tables  # noqa: PLC0415
-        from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
+        from colonnade.cli.run import serve as service  # noqa: PLC0415
 
         terms = PredictionTerms(absent=absent, patience=wait, secure=not insecure, lasting=True)
-        doors = Doors(http, grpc, tokens, rate, certificate, key)
+        doors = service.Doors(http, grpc, tokens, rate, certificate, key)
         asked = None if ids is None else (ids, column)
-        run_it(run, file, terms, doors, ids=asked, tables=read_tables(tables or ()), processes=processes)
+        service.serve(run, file, terms, doors, ids=asked, tables=read_tables(tables), processes=processes)
 
 
 def answer(
@@ -167,13 +164,12 @@ def answer(
     server_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
     from colonnade.cli.run.member import Placement, participate  # noqa: PLC0415
-    from colonnade.launcher.named_tables import read_tables  # noqa: PLC0415
 
     participate(
         file,
         tuple(sets or ()),
         Placement(None, within),
-        tables=read_tables(tables or ()),
+        tables=read_tables(tables),
         party=party,
         insecure=insecure,
         base=base,

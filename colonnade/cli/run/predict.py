@@ -35,8 +35,7 @@ from colonnade.reports.console.screen import out as console
 from colonnade.reports.decision import decision_words
 from colonnade.reports.words import counted
 from colonnade.server.prediction.model import Model, Predicted
-from colonnade.server.prediction.terms import PredictionTerms
-from colonnade.server.training.absence import Absent
+from colonnade.server.prediction.terms import Absent, PredictionTerms
 
 _PLAIN_PERIOD = 5.0  # seconds between two lines where the output is no terminal
 _SAID = ("refused", "failed", "leave", "warning", "rollback")

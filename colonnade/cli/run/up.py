@@ -12,11 +12,13 @@ from colonnade.common.run.run_folder import RunFolder
 from colonnade.launcher.configuration import GivenConfig
 from colonnade.launcher.demo import demo_file
 from colonnade.launcher.federation import launch, relaunch
+from colonnade.launcher.prediction_files import PredictionIds
 from colonnade.launcher.processes import Processes
 from colonnade.launcher.watch import Ended, LaunchOptions
 from colonnade.reports.console.screen import INTERRUPTED, show_error
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.console.summary import show_summary
+from colonnade.server.prediction.terms import PredictionTerms
 
 
 def up(
@@ -57,8 +59,7 @@ def end(ended: Ended, ids: Path | None, *, insecure: bool) -> NoReturn:
     """Prints the summary of a run and exits; predicts the ids of a completed one before, into predictions.csv."""
     code = show(ended)
     if ids is not None and code == 0:
-        from colonnade.cli.run.predict import predict  # noqa: PLC0415  # these import torch
-        from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
+        from colonnade.cli.run.predict import predict  # noqa: PLC0415  # scipy
 
         terms = PredictionTerms(secure=not insecure)
         predict(ended.folder, ids, RunFolder(ended.folder).predictions, "", None, terms)
@@ -67,8 +68,6 @@ def end(ended: Ended, ids: Path | None, *, insecure: bool) -> NoReturn:
 
 def _refuse_wrong(ids: Path, file: Path, sets: tuple[str, ...] = ()) -> None:
     """Checks a file of ids before training starts."""
-    from colonnade.launcher.prediction_files import PredictionIds  # noqa: PLC0415  # this imports torch
-
     if (server := load(file, sets, begun=True).server) is not None:
         PredictionIds(ids, like=getattr(server.labels, "key", None) or "").count()
 

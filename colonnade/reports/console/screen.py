@@ -13,6 +13,7 @@ from rich.text import Text
 
 from colonnade.common.errors import ColonnadeError
 from colonnade.common.escaped import escaped_lines
+from colonnade.common.run.user_code import user_fault
 
 INTERRUPTED = 130
 
@@ -33,6 +34,7 @@ class Screen(Console):
 
     def __init__(self, **how: Any) -> None:
         super().__init__(markup=False, emoji=False, **how)
+        self.warnings = 0
 
     @property
     def file(self) -> IO[str]:
@@ -45,6 +47,11 @@ class Screen(Console):
     def say(self, line: str, style: str | None = None) -> None:
         """Prints a line that only the terminal breaks, so that it can be copied."""
         self.print(line, style=style, soft_wrap=True)
+
+    def warn(self, line: str) -> None:
+        """Prints a warning, and counts it in `warnings`."""
+        self.warnings += 1
+        self.say(line, "yellow")
 
     def render_str(self, text: str, **how: Any) -> Text:
         """Renders every printed string, also in tables."""
@@ -73,8 +80,6 @@ def fail(error: BaseException) -> NoReturn:
     if isinstance(error, ColonnadeError):
         show_error(str(error), error.hint)
         raise SystemExit(error.exit_code) from None
-    from colonnade.common.run.user_code import user_fault  # noqa: PLC0415  # asyncio, which few commands need
-
     if (fault := user_fault(error)) is not None:
         show_error(str(fault), fault.hint)
         raise SystemExit(fault.exit_code) from None

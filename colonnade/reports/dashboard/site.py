@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from aiohttp import web
+from rich.console import Console
 
 from colonnade.common.errors import InputError
 from colonnade.common.observability.loopback import is_called_rightly, is_loopback
@@ -22,7 +24,7 @@ from colonnade.reports.dashboard.script import LIVE
 from colonnade.reports.html.frame import SCRIPT, frame, policy
 from colonnade.reports.html.markup import tag
 from colonnade.reports.records.run import read_run
-from colonnade.reports.run_page.page import html
+from colonnade.reports.run_page.page import html, write_page
 
 PERIOD = 2.0  # seconds between two pages, and between a browser's requests
 _SHARE = 0.1  # share of the time for making pages
@@ -156,3 +158,12 @@ class Dashboard:
         finally:
             self._loop.run(self._site.stop())
             self._loop.close()
+
+
+@contextmanager
+def shown(folder: Path, address: str, screen: Console) -> Iterator[None]:
+    """Serves the page of a run during it, and writes it at its end, if it began."""
+    with closing(Dashboard(folder, address)):
+        yield
+    if RunFolder(folder).events.exists():
+        screen.print(f"page: {write_page([read_run(folder)])}", markup=False, soft_wrap=True)

@@ -135,8 +135,7 @@ def _all(heads: list[Any]) -> list[Tensor] | None:
 
 def _read(run: RunFolder) -> tuple[Path, dict[str, Any]]:
     """Folder that the configuration's paths are relative to, and the summary of a run that has ended."""
-    if (base := run.base()) is None:
-        raise InputError(f"{run.path} holds no run that `up` has begun", hint=_NO_RUN)
+    base = run.begun_base(_NO_RUN)
     summary = run.read_summary() or {}
     status = summary.get("status", "not at its end")
     if status != "completed":

@@ -21,8 +21,8 @@ from torch import Tensor
 from colonnade.client.training.trees.points import ShapeSum
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
+from colonnade.common.run.device import torch_threads
 from colonnade.common.run.run_folder import RunFolder
-from colonnade.common.run.torch_defaults import torch_threads
 from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.explanation import keep as keeping
 from colonnade.reports.explanation.findings import Findings, measure

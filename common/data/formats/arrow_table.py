@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
@@ -41,6 +41,16 @@ class ArrowTable:
 
     def place(self, row: int) -> str:
         return f"{self._name}, row {row + 1}"
+
+
+def read_arrow(content: Any) -> pa.Table:
+    """Anything that has `__arrow_c_stream__`. Raises the library's own errors."""
+    return pa.table(content)
+
+
+def write_arrow(table: pa.Table, file: IO[bytes]) -> None:
+    with pa.ipc.new_file(pa.PythonFile(file, "wb"), table.schema) as opened:
+        opened.write_table(table, max_chunksize=BATCH)
 
 
 _UNNAMED = re.compile(r"__index_level_\d+__")

@@ -61,19 +61,15 @@ class Event:
         """True if epsilon is at most a budget."""
         if self.steps is None:
             return self.epsilon(delta, accounting) <= budget
-        from colonnade.common.privacy.accounting.sampled import joint_delta  # noqa: PLC0415  # as above
-
         sigma = self.noise_multiplier / self.sensitivity
-        return joint_delta(self.steps, self.releases, sigma, budget - self.pure) <= delta
+        return self.steps.joint_delta(self.releases, sigma, budget - self.pure) <= delta
 
 
 @lru_cache(maxsize=1024)  # every release of a run asks, and so do those of the members beside it
 def _epsilon(event: Event, delta: float, accounting: Accounting) -> float:
     """Epsilon without the pure one."""
     if event.steps is not None and event.releases:
-        from colonnade.common.privacy.accounting.sampled import joint_epsilon  # noqa: PLC0415  # scipy: 0.5 s
-
-        return joint_epsilon(event.steps, event.releases, event.noise_multiplier / event.sensitivity, delta)
+        return event.steps.joint_epsilon(event.releases, event.noise_multiplier / event.sensitivity, delta)
     if event.steps is not None:
         return event.steps.epsilon(delta)
     if event.releases == 0:

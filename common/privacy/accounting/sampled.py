@@ -80,6 +80,45 @@ class SampledGaussian:
         """The smallest delta at an epsilon of at least 0, by replace-one."""
         return _steps_on(self).delta(epsilon)
 
+    def joint_delta(self, releases: float, noise_multiplier: float, epsilon: float) -> float:
+        """The smallest delta at an epsilon of these steps and of Gaussian releases of the same row, by replace-one.
+
+        Each may depend on all that came before. The releases are one with sigma / sqrt(T), exactly (Dong, Roth and Su
+        2022, "Gaussian differential privacy", Corollary 3.3); delta is the mean of its delta (Balle and Wang 2018,
+        Theorem 8) at epsilon less the steps' loss.
+
+        Args:
+            releases: T, of values of the row that move by at most 1; fractional if some had more noise. 0 counts none.
+            noise_multiplier: sigma of the releases, in units of that 1.
+            epsilon: any number.
+        """
+        losses, mu = _steps_on(self), math.sqrt(releases) / noise_multiplier
+        rest = epsilon - losses.step * (losses.first + np.arange(len(losses.mass)))
+        if mu == 0:
+            return losses.infinite + float((losses.mass * np.maximum(0, -np.expm1(rest))).sum())
+        each = ndtr(mu / 2 - rest / mu) - np.exp(rest + log_ndtr(-mu / 2 - rest / mu))
+        return losses.infinite + float((losses.mass * np.maximum(0, each)).sum())
+
+    def joint_epsilon(self, releases: float, noise_multiplier: float, delta: float) -> float:
+        """The smallest epsilon of at least 0 at a delta, as `joint_delta`, never below and at most 1e-6 above it.
+
+        Raises:
+            InputError: delta is outside its range.
+        """
+        _refuse_delta(delta)
+        low, high = 0.0, 1.0
+        if self.joint_delta(releases, noise_multiplier, low) <= delta:
+            return 0.0
+        while self.joint_delta(releases, noise_multiplier, high) > delta:
+            if high > _LARGEST:
+                return math.inf
+            low, high = high, 2 * high
+        while high - low > 1e-6:
+            middle = (low + high) / 2
+            within = self.joint_delta(releases, noise_multiplier, middle) <= delta
+            low, high = (low, middle) if within else (middle, high)
+        return high
+
     def loss(self, x: float) -> float:
         """The privacy loss of one step that returned x, in units of C, where no other row had a gradient."""
         loss = _loss(abs(x), self.rate, self.noise_multiplier)
@@ -89,48 +128,6 @@ class SampledGaussian:
 def _refuse_delta(delta: float) -> None:
     if not LEAST_DELTA <= delta < 1:
         raise InputError(f"delta is {delta:g}", hint="give a number from 1e-9 to below 1, less than 1 / rows")
-
-
-def joint_delta(steps: SampledGaussian, releases: float, noise_multiplier: float, epsilon: float) -> float:
-    """The smallest delta at an epsilon of steps and of releases of the same row, Gaussian mechanisms, by replace-one.
-
-    Each may depend on all that came before. The releases are one with sigma / sqrt(T), exactly (Dong, Roth and Su 2022,
-    "Gaussian differential privacy", Corollary 3.3); delta is the mean of its delta (Balle and Wang 2018, Theorem 8) at
-    epsilon less the steps' loss.
-
-    Args:
-        steps: over secretly drawn rows.
-        releases: T, of values of the row that move by at most 1; fractional if some had more noise. 0 counts none.
-        noise_multiplier: sigma of the releases, in units of that 1.
-        epsilon: any number.
-    """
-    losses, mu = _steps_on(steps), math.sqrt(releases) / noise_multiplier
-    rest = epsilon - losses.step * (losses.first + np.arange(len(losses.mass)))
-    if mu == 0:
-        return losses.infinite + float((losses.mass * np.maximum(0, -np.expm1(rest))).sum())
-    each = ndtr(mu / 2 - rest / mu) - np.exp(rest + log_ndtr(-mu / 2 - rest / mu))
-    return losses.infinite + float((losses.mass * np.maximum(0, each)).sum())
-
-
-def joint_epsilon(steps: SampledGaussian, releases: float, noise_multiplier: float, delta: float) -> float:
-    """The smallest epsilon of at least 0 at a delta, as `joint_delta`, never below and at most 1e-6 above it.
-
-    Raises:
-        InputError: delta is outside its range.
-    """
-    _refuse_delta(delta)
-    low, high = 0.0, 1.0
-    if joint_delta(steps, releases, noise_multiplier, low) <= delta:
-        return 0.0
-    while joint_delta(steps, releases, noise_multiplier, high) > delta:
-        if high > _LARGEST:
-            return math.inf
-        low, high = high, 2 * high
-    while high - low > 1e-6:
-        middle = (low + high) / 2
-        within = joint_delta(steps, releases, noise_multiplier, middle) <= delta
-        low, high = (low, middle) if within else (middle, high)
-    return high
 
 
 def find_noise(epsilon: float, delta: float, rate: float, steps: int) -> float:

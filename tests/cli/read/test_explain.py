@@ -355,8 +355,8 @@ def test_rank_correlation() -> None:
 @pytest.mark.parametrize(
     ("spoil", "argv", "message"),
     [
-        (shutil.rmtree, (), "holds no run that `up` has begun"),
-        (lambda run: (run / "launch.json").unlink(), (), "holds no run that `up` has begun"),
+        (shutil.rmtree, (), "holds no run that `up` or `simulate` has begun"),
+        (lambda run: (run / "launch.json").unlink(), (), "holds no run that `up` or `simulate` has begun"),
         (lambda run: (run / "summary.json").unlink(), (), "is not at its end end it first: colonnade up --resume"),
         (lambda run: (run / "summary.json").write_text('{"status": "interrupted"}'), (), "is interrupted end it first"),
         (lambda run: (run / "run.json").unlink(), (), "run.json is missing or was altered"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
-from colonnade.common.run.torch_defaults import torch_threads
+from colonnade.common.run.device import torch_threads
 from colonnade.launcher.processes import Processes, thread_share
 
 
@@ -22,7 +24,7 @@ def test_a_fork_server_that_still_imports_is_not_waited_for(monkeypatch: pytest.
 def test_processors_are_shared(
     cores: int | None, processes: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
     assert thread_share(processes) == threads
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from colonnade.cli.options import read_tables
 from colonnade.common.config.members import Config
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import parse
-from colonnade.launcher.named_tables import read_tables, with_tables
+from colonnade.launcher.named_tables import with_tables
 from tests.support.tables import table_tree
 
 SQL = {"source": "sql", "url": "sqlite:///x.db", "key": "who"}

@@ -18,7 +18,6 @@ from colonnade.common.privacy.accounting.plan import Span
 from colonnade.common.privacy.accounting.sampled import (
     SampledGaussian,
     find_noise,
-    joint_epsilon,
 )
 from colonnade.common.privacy.rows import RowPlan
 
@@ -138,20 +137,20 @@ def test_steps_and_releases_together_cost_what_another_library_says(
     accountant = PLDAccountant(NeighboringRelation.REPLACE_ONE)
     accountant.compose(PoissonSampledDpEvent(steps.rate, GaussianDpEvent(steps.noise_multiplier)), steps.steps)
     accountant.compose(PoissonSampledDpEvent(1.0, GaussianDpEvent(2 * sigma)), releases)  # 2 apart there, 1 here
-    assert joint_epsilon(steps, releases, sigma, 1e-6) == pytest.approx(accountant.get_epsilon(1e-6), rel=1e-4)
+    assert steps.joint_epsilon(releases, sigma, 1e-6) == pytest.approx(accountant.get_epsilon(1e-6), rel=1e-4)
 
 
 def test_steps_or_releases_alone_are_what_they_were() -> None:
     steps = SampledGaussian(0.02, 1.5, 400)
-    assert joint_epsilon(steps, 0, 1.0, 1e-5) == pytest.approx(steps.epsilon(1e-5), abs=1e-5)
+    assert steps.joint_epsilon(0, 1.0, 1e-5) == pytest.approx(steps.epsilon(1e-5), abs=1e-5)
     nothing = SampledGaussian(1e-6, 1e4, 1)
-    assert joint_epsilon(nothing, 3, 1.7, 1e-5) == pytest.approx(announced(3, 1.7, 1e-5, "row"), abs=1e-4)
+    assert nothing.joint_epsilon(3, 1.7, 1e-5) == pytest.approx(announced(3, 1.7, 1e-5, "row"), abs=1e-4)
 
 
 def test_noise_of_releases_is_found_beside_all_steps() -> None:
     steps = SampledGaussian(0.05, 2.0, 360)
     sigma = least_noise(Event(3, steps=steps), 8.0, 1e-4)
-    assert sigma is not None and 7.9 < joint_epsilon(steps, 3, sigma, 1e-4) <= 8.0
+    assert sigma is not None and 7.9 < steps.joint_epsilon(3, sigma, 1e-4) <= 8.0
     event = Event(1, sigma, steps=steps)
     assert most_releases(event, 8.0, 1e-4) == 3 and most_releases(event, 0.5, 1e-4) == 0
     asked = {"clip": 1.0, "epsilon": 0.5, "delta": 1e-4, "steps": {"clip": 1.0, "rate": 0.05, "noise_multiplier": 2.0}}

@@ -1,0 +1,92 @@
+"""Keys that repeat, or that other members probably write differently."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow.compute as pc
+
+from colonnade.common.data.columns.fields import Doubt
+from colonnade.common.data.keys import KeyColumn
+from colonnade.common.errors import DataError
+
+_FRACTION = re.compile(r"[+-]?(\d+\.\d*|\d*\.\d+)([eE][+-]?\d+)?|[+-]?\d+[eE][+-]?\d+", re.ASCII)
+
+
+def check_keys(keys: Sequence[str], where: str, place: Callable[[int], str]) -> None:
+    """Checks that every key names one row. The error quotes keys: it is for the table's owner alone.
+
+    Args:
+        where: the table and the column, for messages.
+        place: location of a row, by its number from 0.
+
+    Raises:
+        DataError: a key occurs in several rows, or all keys are written as fractions.
+    """
+    if not _ascend(keys) and len(set(keys)) < len(keys):
+        raise _repeated(keys, where, place)
+    if _FRACTION.fullmatch(keys[:1][0].strip()) and all(_FRACTION.fullmatch(key.strip()) for key in keys):
+        short = any(re.match(_SHORTENED, key.strip()) for key in keys)
+        hint = (
+            _GIVEN_BACK if short else "keys are words or whole numbers: write them without the fraction, as 17 for 17.0"
+        )
+        raise DataError(f"{where}: keys are fractions, such as {keys[0]}", hint=hint)
+
+
+def _ascend(keys: Sequence[str]) -> bool:
+    """True if keys ascend byte by byte, so that none repeats. None is made a Python object."""
+    if not isinstance(keys, KeyColumn):
+        return False
+    return bool(pc.all(pc.less(keys.text[:-1], keys.text[1:])).as_py())
+
+
+_SHORTENED = r"^[+-]?\d+([.,]\d+)?[eE]\+?\d+$"
+_PLAIN = f"{string.digits}{string.ascii_letters}_-".encode()
+_GIVEN_BACK = "write all digits again, from the original table: they are lost here"
+_SPOILT = {
+    r"^[+-]?\d+\.0*$": ("look like whole numbers that became fractions (as 17.0)", "write them without the fraction"),
+    r"^[+-]?\d+([.,]\d+)?[eE]\+\d+$": ("look like numbers that a spreadsheet has shortened (as 4.02E+12)", _GIVEN_BACK),
+    "^[+-]?\\d{1,3}([,'’ \u00a0\u202f]\\d{3})+$|^[+-]?\\d{1,3}(\\.\\d{3}){2,}$": (
+        "have separators of thousands (as 1,234)",
+        "write them with digits alone (as 1234)",
+    ),
+    "[\\p{Cf}\\p{Cc}\u00a0\u2007\u202f\u3000]": (
+        "have invisible characters, or spaces that are not plain ones",
+        "remove them: a key with them is another key",
+    ),
+    r"[^\P{Nd}0-9]": ("have digits of another script, which look like 0 to 9", "write them as 0 to 9"),
+    r"""^(['`’]|=?").""": ("begin with a quotation mark, as spreadsheets protect numbers", "remove it"),
+}
+
+
+def key_doubts(keys: KeyColumn, column: str) -> Iterator[Doubt]:
+    """Warnings about keys that other members probably write differently; none quotes a key."""
+    # No pattern finds anything in letters and digits alone, which most keys are.
+    if not keys.parts[1].tobytes().translate(None, _PLAIN):
+        return
+    plain = pc.match_substring_regex(keys.text, "^[0-9A-Za-z_-]*$")
+    text = pc.utf8_trim_whitespace(keys.text.filter(pc.invert(plain)))
+    for pattern, (what, hint) in _SPOILT.items():
+        if count := int(pc.sum(pc.match_substring_regex(text, pattern)).as_py() or 0):
+            yield Doubt(column, f"is the key, and {count} of {len(keys)} keys {what}", f"{hint}; they match no others")
+
+
+def _repeated(keys: Sequence[str], where: str, place: Callable[[int], str]) -> DataError:
+    several = {key: count for key, count in Counter(keys).items() if count > 1}
+    shortened = [key for key in several if re.match(_SHORTENED, key.strip())]
+    first = next(iter(shortened or several))
+    rows = [place(row) for row, key in enumerate(keys) if key == first][:2]
+    if 2 * len(shortened) >= len(several):
+        return DataError(
+            f"{where}: numbers that a spreadsheet has shortened, so that {len(shortened)} keys stand in several rows; "
+            f"{first!r} in {' and '.join(rows)}",
+            hint=f"{_GIVEN_BACK} (there, format the column as text before you save it)",
+        )
+    count = "1 key stands" if len(several) == 1 else f"{len(several)} keys stand"
+    return DataError(
+        f"{where}: {count} in several rows, {sum(several.values())} rows in all; {first!r} in {' and '.join(rows)}",
+        hint="a key names one row: keep one row of each, or choose another column",
+    )
