@@ -17,10 +17,11 @@ from colonnade.server.prediction.model import Model, Said
 _REMEMBERED = 4096  # newest responses, for quantiles
 _QUANTILES = (0.5, 0.95)
 _LONGEST = 1024  # most requests waiting
+ENDING = "the service ends: ask again when it is back"
 
 
 class Busy(Exception):
-    """The queue of requests is full."""
+    """There is no reply: the queue of requests is full, or the service ends."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class Batcher:
     def __init__(self, model: Model) -> None:
         self.names, self.classes, self._model = model.names, model.classes, model
         self._waiting: deque[_Request] = deque()
+        self._taken: list[_Request] = []
+        self._ended = False
         self._news = asyncio.Event()
         self._seconds: deque[float] = deque(maxlen=_REMEMBERED)
         self._count, self._total, self._rounds, self._ids = 0, 0.0, 0, 0
@@ -59,10 +62,17 @@ class Batcher:
     def open(self) -> bool:
         return self._model.questions.hearing.is_set()
 
+    @property
+    def waiting(self) -> int:
+        """Requests for the next question."""
+        return len(self._waiting)
+
     async def ask(self, ids: Sequence[str]) -> list[Reply]:
         """A reply for every id, in order. Raises Busy."""
         begin = time.perf_counter()
         request = _Request(frozenset(ids))
+        if self._ended:
+            raise Busy(ENDING)
         if len(self._waiting) >= _LONGEST:
             raise Busy("too many requests are waiting")
         self._waiting.append(request)
@@ -72,15 +82,22 @@ class Batcher:
         return [Reply(id, id in found, *found.get(id, ())) for id in ids]
 
     async def run(self) -> None:
-        while True:
-            while not (taken := self._take()):
-                self._news.clear()
-                await self._news.wait()
-            found = await self._model.say(frozenset.union(*(request.ids for request in taken)))
-            self._rounds += 1
-            for request in taken:
-                if not request.answer.done():  # else its caller has gone
-                    request.answer.set_result({id: found[id] for id in request.ids if id in found})
+        """Asks until it is cancelled or a question fails; requests without a reply then end with Busy."""
+        try:
+            while True:
+                while not self._take():
+                    self._news.clear()
+                    await self._news.wait()
+                found = await self._model.say(frozenset.union(*(request.ids for request in self._taken)))
+                self._rounds += 1
+                for request in self._taken:
+                    if not request.answer.done():  # else its caller has gone
+                        request.answer.set_result({id: found[id] for id in request.ids if id in found})
+        finally:
+            self._ended = True
+            for request in (*self._taken, *self._waiting):
+                if not request.answer.done():
+                    request.answer.set_exception(Busy(ENDING))
 
     def quantiles(self) -> dict[float, float]:
         """Median and 95th percentile of the newest response times, in seconds; empty before the first."""
@@ -100,8 +117,8 @@ class Batcher:
         """Ignores events: part of the listener interface."""
 
     def _take(self) -> list[_Request]:
-        """Requests that fit into one question, at least one; drops requests whose callers have gone."""
-        taken: list[_Request] = []
+        """Takes requests that fit into one question, at least one; drops requests whose callers have gone."""
+        taken = self._taken = []
         size = 0
         while self._waiting and (not taken or size + len(self._waiting[0].ids) <= ROWS):
             request = self._waiting.popleft()

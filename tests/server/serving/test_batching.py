@@ -23,7 +23,7 @@ from colonnade.server.prediction.exchange import Outputs as Said
 from colonnade.server.prediction.exchange import Question, Questions
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.row_index import RowIndex
-from colonnade.server.prediction.serving.batching import Batcher, Reply
+from colonnade.server.prediction.serving.batching import ENDING, Batcher, Busy, Reply
 from colonnade.server.prediction.serving.grpc_service import METHOD, Remote
 from colonnade.server.prediction.serving.tokens import Tokens
 from colonnade.server.prediction.serving.web import Refused, Web, read_ids
@@ -225,3 +225,30 @@ def test_callers_at_once_over_both_ways_get_their_own_predictions() -> None:
         assert len(stage.asked) < 2 * PERSONS  # they shared requests
 
     on_stage(play)
+
+
+def test_requests_without_a_reply_when_the_service_ends_are_told_so() -> None:
+    async def main() -> None:
+        stage = Stage()  # whose parties do not answer
+        serving = asyncio.ensure_future(stage.batcher.run())
+        callers = Tokens({"one": "secret"}, 10_000)
+        web, remote = Web(stage.batcher, callers, {}), Remote(stage.batcher, callers)
+        at_web, at_remote = await web.start("127.0.0.1:0", None), await remote.start("127.0.0.1:0", None)
+        async with aiohttp.ClientSession(f"http://{at_web}") as line, grpc.aio.insecure_channel(at_remote) as channel:
+            call = channel.unary_unary(METHOD, PredictRequest.SerializeToString, PredictReply.FromString)
+            known = {"Authorization": "Bearer secret"}
+            post = asyncio.ensure_future(line.post("/v1/predict", json={"ids": ["p1"]}, headers=known))
+            await stage.questions.next()  # it is under way, and the next one waits
+            waiting = call(PredictRequest(ids=["p2"]), metadata=(("authorization", "Bearer secret"),))
+            while not stage.batcher.waiting:  # noqa: ASYNC110  # no event says so
+                await asyncio.sleep(0.001)
+            serving.cancel()
+            said = await post
+            assert (said.status, await waiting.code()) == (503, grpc.StatusCode.UNAVAILABLE)
+            assert await said.json() == {"error": await waiting.details()} == {"error": ENDING}
+            with pytest.raises(Busy, match="the service ends"):
+                await stage.batcher.ask(["p3"])
+        await web.stop()
+        await remote.stop()
+
+    asyncio.run(asyncio.wait_for(main(), 20))
