@@ -211,7 +211,7 @@ def test_protocols_of_other_packages_are_installed_tested_and_run(python: Path, 
         ("cd", str(new)), TESTS, ("colonnade", "simulate", "federation.yaml", "--out", "run"),
     )  # fmt: skip
     assert Path(where.strip()).is_relative_to(python.parents[1])
-    assert " passed" in tested and "nothing wrong" in checked.replace("\n", " ")
+    assert " passed" in tested and " found" in checked.replace("\n", " ")
     alone, broken = (json.loads((package / name / "summary.json").read_text()) for name in ("alone", "broken"))
     assert alone["protocol"] == "signs" and alone["metrics"] == broken["metrics"]
     assert " passed" in new_tested and "my_way, simulated" in simulated

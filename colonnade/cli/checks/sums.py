@@ -48,7 +48,9 @@ class BinnedSums:
             DataError: no column has two bins.
         """
         bins = TableBins()
-        bins.fit(table, rows, lambda said: _say(f"{party}: {said}"), most=self._config.bins, least=self._config.least)
+        bins.fit(
+            table, rows, lambda said: out.warn(f"{party}: {said}"), most=self._config.bins, least=self._config.least
+        )
         self._bins[party] = sum(column.count for column in bins.columns)
         return f"; {self._bins[party]} bins of {counted(len(bins.columns), 'column')}"
 
@@ -75,18 +77,14 @@ class BinnedSums:
             )
             out.print(said, markup=False, soft_wrap=True)
         if self._returned:
-            _say(
+            out.warn(
                 "the sums go back to their owners under a mask: each party learns how many training rows of each class "
                 "are in each of its bins, and the server no sum over a bin (docs/protocols/additive.md)"
             )
             for found in solvable(self._bins, rows):
-                _say(found)
+                out.warn(found)
         elif vectors * ROWS_A_BIN > rows:
-            _say(
+            out.warn(
                 f"the server learns sums of up to {vectors} vectors over each bin, of {rows} training rows: enough to "
                 "solve for many rows' bins (docs/encryption.md, Columns)"
             )
-
-
-def _say(said: str) -> None:
-    out.print(said, style="yellow", markup=False, soft_wrap=True)

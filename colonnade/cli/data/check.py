@@ -56,6 +56,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
 
     Model files are only inspected, unless `run_models` is set.
     """
+    before = out.warnings
     config = load(file, sets)
     federation = config.federation
     check_trackers(config)
@@ -95,7 +96,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
         _describe(name, features, party.data)
         copied = () if labels is None else copies(labels, features, federation.keys)
         for doubt in (*doubts(features), *copied, *untuned.of_party(columns, looked_at, party.model)):
-            out.print(f"{name}: {doubt}", style="yellow", markup=False, soft_wrap=True)
+            out.warn(f"{name}: {doubt}")
     common = overlap.show()
     if coding:
         coding.show()
@@ -108,30 +109,33 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
     _show_starts(public=federation.public_start)
     _show_length(federation, schedules)
     check_identities(config, base)  # last: data can be checked before certificates have come back
-    _conclude(file, config)
+    _conclude(config, file, before)
 
 
-def _conclude(file: Path, config: Config) -> None:
+def _conclude(config: Config, file: Path, before: int) -> None:
+    """Prints the last line. `before` is the number of warnings that were printed before this check."""
     federation = config.federation
     among = f"{file}: {federation.protocol.name} among {counted(len(federation.names), 'party')}"
     missing = [name for name in federation.names if name not in config.parties]
     if missing and config.server is not None and config.parties:
-        out.print(
+        out.warn(
             f"no section for {', '.join(missing)}, without which `up` and `simulate` refuse this file: add "
-            "parties.NAME for each, or `every_party` for all", style="yellow", markup=False,
-        )  # fmt: skip
+            "parties.NAME for each, or `every_party` for all"
+        )
     seen = [*([SERVER] if config.server is not None else []), *config.parties]
     of = f" in what {listed(seen)} say of their own; {', '.join(missing)} not looked at" if missing else ""
-    out.print(f"{among}, nothing wrong found{of}", markup=False, soft_wrap=True)
+    warnings = out.warnings - before
+    found = f"no error and {counted(warnings, 'warning')} found" if warnings else "nothing wrong found"
+    out.say(f"{among}, {found}{of}")
 
 
 def _describe(member: str, features: Features, data: DataConfig) -> None:
     for line in described(features, getattr(data, "types", {})):
-        out.print(f"{member}: {line}", markup=False, soft_wrap=True)
+        out.say(f"{member}: {line}")
 
 
 def _show_starts(*, public: bool) -> None:
-    out.print(_STARTS[public], style="yellow" if public else None, markup=False, soft_wrap=True)
+    (out.warn if public else out.say)(_STARTS[public])
 
 
 def _show_length(federation: FederationConfig, schedules: Mapping[str, Schedule]) -> None:
@@ -139,9 +143,9 @@ def _show_length(federation: FederationConfig, schedules: Mapping[str, Schedule]
         return
     schedule = min(schedules.values(), key=_train_rows)
     said, weak = which_model(federation, schedule)
-    out.print(said, style="yellow" if weak else None, markup=False, soft_wrap=True)
+    (out.warn if weak else out.say)(said)
     for hint in untuned.of_federation(federation, schedule):
-        out.print(hint, style="yellow", markup=False, soft_wrap=True)
+        out.warn(hint)
 
 
 def _show_privacy(config: Config, schedules: Mapping[str, Schedule], made: Mapping[str, Made]) -> None:
@@ -156,14 +160,14 @@ def _show_privacy(config: Config, schedules: Mapping[str, Schedule], made: Mappi
     federation = config.federation
     schedule = min(schedules.values(), key=_train_rows)  # an upper bound of the common rows
     for text, weak in planned(federation, config.server, schedule):
-        out.print(text, style="yellow" if weak else None, markup=False, soft_wrap=True)
+        (out.warn if weak else out.say)(text)
     if said := drowned(federation, schedule):
-        out.print(said, style="yellow", markup=False, soft_wrap=True)
+        out.warn(said)
     if said := estimated(federation, made, schedule):
-        out.print(said, style="yellow", markup=False, soft_wrap=True)
+        out.warn(said)
     if federation.privacy is not None and federation.privacy.unbounded:
         said = "federation.privacy.steps gives a bound for a row"
-        out.print(f"{said}, for example privacy: {PROPOSED}", style="yellow", markup=False, soft_wrap=True)
+        out.warn(f"{said}, for example privacy: {PROPOSED}")
 
 
 def _kinds(labels: LabelColumn) -> str:
@@ -205,7 +209,7 @@ def _check_classes(
             found = [*of_common(labels.values[rows], labels.classes, sizes)]
             found += few_of_common(labels.values[rows], labels.classes, sizes[1], server.decide, server.calibrate)
     for doubt in found:
-        out.print(f"server: {doubt}", style="yellow", markup=False, soft_wrap=True)
+        out.warn(f"server: {doubt}")
 
 
 def _train_rows(schedule: Schedule) -> int:
@@ -221,7 +225,7 @@ def _only_found(section: str, base: Path, model: object, head: object = None) ->
             except ConfigError as error:
                 raise ConfigError(f"{section}.{key}: {error}", hint=error.hint) from error
             said = f"{module.file} is there and was not run; --run-models runs it, and checks what it returns"
-            out.print(f"{section}.{key}: {said}", markup=False, soft_wrap=True)
+            out.say(f"{section}.{key}: {said}")
     return isinstance(model, OwnConfig)
 
 
@@ -243,7 +247,7 @@ def _check_labels(
     if labels.without:
         out.print(f"server: {labels.without}", markup=False)
     for doubtful in labels.doubts:
-        out.print(f"server: {doubtful}", style="yellow", markup=False, soft_wrap=True)
+        out.warn(f"server: {doubtful}")
     if (active := config.server.active) is not None:
         features = active_features(config.federation, config.server, active, base, len(labels.values), ids=labels.ids)
         columns = prepare(active.data, features, schedule.partition.train, config.federation.seed, SERVER)
@@ -254,5 +258,5 @@ def _check_labels(
         out.print(f"server: {encoded_rows(len(labels.values), tuple(shape))}", markup=False)
         _describe(SERVER, features, active.data)
         for doubt in (*doubts(features), *copies(labels, features, config.federation.keys)):
-            out.print(f"server: {doubt}", style="yellow", markup=False, soft_wrap=True)
+            out.warn(f"server: {doubt}")
     return labels
