@@ -12,6 +12,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import ctypes
 import gc
+import signal
+import threading
 from collections.abc import Iterator
 from functools import cache
 
@@ -59,8 +61,10 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup() -> None:
-    """The command line, run in this process, sets the umask for later files."""
+    """The command line, run in this process, sets the umask for later files, and handles signals."""
     os.umask(0o022)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module", autouse=True)

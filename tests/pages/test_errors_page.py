@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from tests.support.rooms import CODE
 
 ROOT = Path(__file__).parents[2]
@@ -58,15 +56,13 @@ def test_there_are_enough_of_them() -> None:
     assert len(QUOTED) >= 25 and len(set(QUOTED)) == len(QUOTED)
 
 
-@pytest.mark.parametrize("quotation", QUOTED)
-def test_the_code_still_has_the_message(quotation: str) -> None:
-    assert strange(quotation) <= STRANGE
+def test_the_code_still_has_every_message() -> None:
+    assert not [quotation for quotation in QUOTED if strange(quotation) > STRANGE]
 
 
-@pytest.mark.parametrize("quotation", QUOTED)
-def test_another_wording_would_be_noticed(quotation: str) -> None:
-    words = quotation.split(" ")
-    assert strange(" ".join(reversed(words))) > STRANGE
+def test_another_wording_would_be_noticed() -> None:
+    turned = [" ".join(reversed(quotation.split(" "))) for quotation in QUOTED[::5]]
+    assert not [wording for wording in turned if strange(wording) <= STRANGE]
 
 
 # Errors about members that break the agreement: each has a row.

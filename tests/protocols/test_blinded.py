@@ -24,6 +24,7 @@ from colonnade.common.messaging.outgoing import MaskedTensor, Released
 from colonnade.common.privacy.sum_noise import ring
 from colonnade.common.run.run_cache import RunCache
 from colonnade.server.training.context import ServerContext
+from colonnade.simulation import federation as simulated
 from colonnade.simulation.contexts import client_context, server_context
 from tests.support.altered_lines import change_each, replace_each
 from tests.support.federation import Outcome, config, federate, parameters
@@ -281,8 +282,8 @@ def disks(monkeypatch: pytest.MonkeyPatch) -> dict[str, RunCache]:
 
         return made
 
-    monkeypatch.setattr("colonnade.simulation.federation.server_context", lasting(server_context))
-    monkeypatch.setattr("colonnade.simulation.federation.client_context", lasting(client_context))
+    monkeypatch.setattr(simulated, "server_context", lasting(server_context))
+    monkeypatch.setattr(simulated, "client_context", lasting(client_context))
     return kept
 
 

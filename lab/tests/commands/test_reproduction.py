@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -218,7 +219,7 @@ class TestResults:
     def test_a_folder_that_cannot_be_written_to_is_refused_before_anything_is_run(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("os.access", lambda _path, _mode: False)
+        monkeypatch.setattr(os, "access", lambda _path, _mode: False)
         with pytest.raises(EnvironmentFault, match="cannot be written to"):
             reproduce(ReproductionOptions("vim/table3", 1, tmp_path, 1, quick=True))
         reproduce(ReproductionOptions("vim/table3", 1, tmp_path, 1, quick=True, only_list=True))

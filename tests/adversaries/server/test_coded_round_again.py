@@ -17,6 +17,7 @@ from colonnade.common.crypto.sealing import Session
 from colonnade.common.protocols.fedvs import Answer, Senders
 from colonnade.common.run.run_cache import RunCache
 from colonnade.server.training.context import ServerContext
+from colonnade.simulation import federation as simulated
 from colonnade.simulation.contexts import client_context, server_context
 from tests.support.federation import Outcome, config, federate
 
@@ -44,8 +45,8 @@ def disks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Path]:
 
         return made
 
-    monkeypatch.setattr("colonnade.simulation.federation.server_context", lasting(server_context))
-    monkeypatch.setattr("colonnade.simulation.federation.client_context", lasting(client_context))
+    monkeypatch.setattr(simulated, "server_context", lasting(server_context))
+    monkeypatch.setattr(simulated, "client_context", lasting(client_context))
     return folders
 
 

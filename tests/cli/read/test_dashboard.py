@@ -16,6 +16,7 @@ import pytest
 
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.common.observability.loopback import is_loopback
+from colonnade.reports.dashboard import site
 from colonnade.reports.dashboard.address import completed, read_address
 from colonnade.reports.dashboard.site import PERIOD, Current, Dashboard, Site
 from tests.cli.read.browser import CHROMIUM, Browser
@@ -171,7 +172,7 @@ def wait_for(browser: Browser, line: str) -> None:
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
 def test_a_browser_keeps_its_readers_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.reports.dashboard.site.PERIOD", 0.1)
+    monkeypatch.setattr(site, "PERIOD", 0.1)
     folder = tmp_path / "run"
     served_page = Dashboard(folder, "0")
     try:
@@ -206,7 +207,7 @@ def test_a_browser_keeps_its_readers_state(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
 def test_a_reader_can_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.reports.dashboard.site.PERIOD", 0.1)
+    monkeypatch.setattr(site, "PERIOD", 0.1)
     so_far(tmp_path / "run", 9)
     served_page = Dashboard(tmp_path / "run", "0")
     asked = "performance.getEntriesByType('resource').length"

@@ -320,12 +320,12 @@ def test_merges_mean_what_pyyaml_makes_of_them(
     assert parse_yaml(text) == yaml.safe_load(text)
 
 
-def test_twenty_thousand_keys_are_read_and_the_second_of_a_name_is_found() -> None:
-    keys = "".join(f"k{at}: 1\n" for at in range(20_000))
-    assert len(parse_yaml(keys)) == 20_000
+def test_five_thousand_keys_are_read_and_the_second_of_a_name_is_found() -> None:
+    keys = "".join(f"k{at}: 1\n" for at in range(5_000))
+    assert len(parse_yaml(keys)) == 5_000
     with pytest.raises(yaml.YAMLError, match="'k7' is given twice"):
         parse_yaml(keys + "k7: 1\n")
-    names = [f"p{at}" for at in range(20_000)]
-    assert len(read_roster(names)) == 20_000
+    names = [f"p{at}" for at in range(5_000)]
+    assert len(read_roster(names)) == 5_000
     with pytest.raises(ConfigError, match="'p3' is listed twice"):
         read_roster([*names, "p3"])

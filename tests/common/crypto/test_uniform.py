@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from unittest import mock
 
@@ -19,7 +20,7 @@ MERSENNE, NEAR_26, REJECTS_HALF = 2**31 - 1, 2**26 - 5, 2**16 + 1
 
 def seeded(p: int, *shape: int, seed: int = 0) -> torch.Tensor:
     """Masks drawn with this seed in place of the system's randomness."""
-    with mock.patch("os.urandom", random.Random(seed).randbytes):
+    with mock.patch.object(os, "urandom", random.Random(seed).randbytes):
         return secure_elements(p)(shape)
 
 

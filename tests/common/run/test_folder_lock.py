@@ -51,7 +51,7 @@ def test_a_run_that_began_while_we_waited_is_seen(tmp_path: Path, monkeypatch: p
         (tmp_path / "events.jsonl").touch()
         flock(file, how)
 
-    monkeypatch.setattr("fcntl.flock", begun)
+    monkeypatch.setattr(fcntl, "flock", begun)
     with pytest.raises(EnvironmentFault, match="holds a run already"), locked_folder(tmp_path, ""):
         pass
 
@@ -60,7 +60,7 @@ def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pyt
     def refuse(_file: int, _how: int) -> None:
         raise OSError(38, "Function not implemented")
 
-    monkeypatch.setattr("fcntl.flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
     with pytest.raises(EnvironmentFault, match="Function not implemented"), locked_folder(tmp_path / "run", ""):
         pass
     with pytest.raises(EnvironmentFault, match="Function not implemented"), SearchFolder(tmp_path / "s", "cv").locked():
