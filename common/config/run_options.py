@@ -75,7 +75,8 @@ class StopConfig(Section):
     metric: StopMetric | None = Field(
         default="measure",
         description="metric of the validation rows to stop by; measure is the accuracy, of unequal classes the AUC or "
-        "the balanced accuracy, in regression rmse; null, as in runs of before, is accuracy, in regression rmse",
+        "the balanced accuracy, in regression rmse, and the loss where rounds learn from all rows; null, as in runs of "
+        "before, is accuracy, in regression rmse",
     )
     patience: Annotated[int, Field(ge=1)] | Literal["auto"] | None = Field(
         default="auto",

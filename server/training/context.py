@@ -264,10 +264,14 @@ class ServerContext:
 
     @property
     def stop_metric(self) -> str:
-        """The metric of `federation.stop`: by default the measure, or the loss if validation rows do not define it."""
-        stop = self.federation.stop
+        """The metric of `federation.stop`: by default the measure, or the loss if validation rows do not define it, and
+        where rounds learn from all rows: models that grow gain too little a round for accuracies to tell.
+        """
+        stop, whole = self.federation.stop, self.federation.protocol.full_batch
         if stop is not None and stop.metric != "measure":
             return stop.metric or self.plain_metric
+        if stop is not None and whole:
+            return "loss"
         return "loss" if self._one_class and self.measure in TWO_CLASSES else self.measure
 
     @property
