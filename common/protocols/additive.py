@@ -37,7 +37,7 @@ from colonnade.common.aggregation.integers import RingSize
 from colonnade.common.aggregation.masked_sums import Summing
 from colonnade.common.aggregation.messages import BLINDED, blinded_limits
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.contracts.boosting import BoostedConfig, check_boosted, scores_of
+from colonnade.common.contracts.boosting import ROWS, BoostedConfig, check_boosted, scores_of
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.encryption.messages import RETURNED, SUMMED, sum_limits
@@ -46,8 +46,6 @@ from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 
-ROWS = 2**22
-"""Rows of a run, at most: their scores are one message."""
 STEP = 2.0**-16
 """Unit of shape functions."""
 

@@ -34,7 +34,7 @@ from colonnade.common.aggregation.masked_sums import Summing
 from colonnade.common.aggregation.messages import BLINDED, blinded_limits
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
-from colonnade.common.contracts.boosting import check_boosted, scores_of
+from colonnade.common.contracts.boosting import ROWS, check_boosted, scores_of
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.encryption.messages import RETURNED, SUMMED, sum_limits
@@ -42,7 +42,6 @@ from colonnade.common.encryption.parameters import PROBES
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.protocols.additive import ROWS
 
 CURVATURE = {"classification": 0.25, "regression": 1.0}
 """Largest second derivative of the loss of a row by its logit, by task (Boehning and Lindsay 1988)."""

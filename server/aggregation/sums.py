@@ -100,7 +100,7 @@ class Clear:
     async def more(self, round: int, stage: int, rows: int, among: Collection[str]) -> Found:  # noqa: ARG002  # in step
         """Sums over all that answer in time; there is none without one of them."""
         responses = await self._clients.collect(
-            self._kinds[1], round, self._ctx.quorum, among=among, rows=rows, **self._dims
+            self._kinds[1], round, self._ctx.quorum, among=among, stale=None, rows=rows, **self._dims
         )
         parts = list(self._values(responses).values())
         return Found(torch.stack(parts).sum(0) if len(parts) == len(among) else None, responses, parts)

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from colonnade.common.contracts.boosting import scores_of
+from colonnade.common.contracts.boosting import ROWS, scores_of
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.errors import InputError
-from colonnade.common.protocols.additive import ROWS, Change, Config, Counted
+from colonnade.common.protocols.additive import Change, Config, Counted
 from colonnade.server.aggregation.masked_sums import blinded
 from colonnade.server.aggregation.sums import Clear
 from colonnade.server.training.context import ServerContext

@@ -6,9 +6,9 @@ from operator import attrgetter
 
 import torch
 
+from colonnade.common.contracts.boosting import ROWS
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.errors import InputError
-from colonnade.common.protocols.additive import ROWS
 from colonnade.common.protocols.hetero_lr import WEIGHT, Config, Direction, Products, Step, lines_of
 from colonnade.server.aggregation.masked_sums import blinded
 from colonnade.server.aggregation.sums import Clear
