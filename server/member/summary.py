@@ -12,12 +12,12 @@ import numpy as np
 
 from colonnade.common.config.run_options import back_off_factor
 from colonnade.common.contracts.agreed_parts import parts_in_use
+from colonnade.common.contracts.boosting import BoostedConfig
 from colonnade.common.encryption.parameters import SumSize, security
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.observability.telemetry import without_nan
 from colonnade.common.privacy.accounting.plan import SEEDED, PrivacyPlan
 from colonnade.common.privacy.accounting.zeroth_order import ZerothOrderClaim
-from colonnade.common.protocols.secureboost import Config
 from colonnade.common.run.durable import write_durably
 from colonnade.common.run.environment import describe_environment
 from colonnade.common.run.run_folder import SUMMARY_SCHEMA, describe_source
@@ -233,7 +233,7 @@ def forest_findings(ctx: ServerContext) -> dict[str, Any] | None:
     it; None if the model is no forest.
     """
     cfg = ctx.federation.protocol
-    if not isinstance(cfg, Config) or "columns" not in ctx.state:
+    if not isinstance(cfg, BoostedConfig) or "forest" not in ctx.state or "columns" not in ctx.state:
         return None
     forest: Forest = ctx.state["forest"]
     used = [forest.used(party) for party in range(len(forest.records))]

@@ -161,7 +161,7 @@ class GivenSetup:
         if name == "linear_admm":
             for party in parties.values():
                 party.pop("model", None)
-        if name == "vfedmh" and len(parties) < _BLINDED:
+        if CONTRACTS[name].config(name=name).blinded and len(parties) < _BLINDED:
             protocol["aggregate"] = "clear"
             notes.append("aggregate: clear, for fewer than three parties")
         if CONTRACTS[name].exchange.shares_labels and made["server"].pop("class_weights", "none") != "none":

@@ -32,6 +32,7 @@ MAKERS = {
     "common/privacy/codes/release.py": {"Released"},
     "common/crypto/sealing.py": {"MaskedTensor"},
     "client/training/trees/sums.py": {"MaskedTensor"},
+    "client/training/trees/returned.py": {"MaskedTensor"},
     "common/aggregation/masks.py": {"MaskedTensor"},
     "common/aggregation/lagrange.py": {"MaskedTensor"},
     "common/alignment/psi_member.py": {"MaskedTensor"},
