@@ -19,6 +19,7 @@ from colonnade.client.training.trees.returned import OwnSums
 from colonnade.common.aggregation.subject import TRAINING, subject
 from colonnade.common.contracts.boosting import scores_of
 from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.data.columns.scale import Columns
 from colonnade.common.errors import ContractError
 from colonnade.common.models.vector_free import Share
 from colonnade.common.protocols.hetero_lr import (
@@ -64,7 +65,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
         if direction.steps != made["made"]:
             raise ContractError(SERVER, "Direction", "steps", str(made["made"]), str(direction.steps))
         turned = columns.coefficients(share.turn(direction.coefficients.numpy()))
-        added = LinearModel(columns, turned).of_rows(ctx.features, rows).cpu()
+        added = LinearModel(columns, turned).of_rows(ctx.features, rows)
         penalty = torch.full((1, width), float(columns.penalty * (turned**2).sum()))
         logits = torch.cat([added * scale, penalty])
         about = subject(TRAINING, rows, "direction", direction.steps)
@@ -85,6 +86,11 @@ class LinearModel(Local):
     def __init__(self, columns: LinearColumns, coefficients: Floats) -> None:
         super().__init__(LinearPart(columns.digits, columns.mean, coefficients))
         self.coefficients, self._mean = coefficients, columns.mean
+
+    def of_rows(self, features: Columns, rows: Tensor) -> Tensor:
+        """As `Local.of_rows`, on the CPU: in double precision, and the same wherever a party computes."""
+        found: Tensor = self(features[rows].cpu())
+        return found
 
     def record(self) -> dict[str, Any]:
         """Coefficients of the encoded columns, a list of one for each logit, and the means that are taken off first."""

@@ -29,6 +29,7 @@ _CONSTANTS: Mapping[str, SearchedKey] = {
     "depth": SearchedKey(low=2, high=6, integer=True),
     "rate": SearchedKey(low=0.02, high=0.3, log=True),
     "l2": SearchedKey(low=0.1, high=30, log=True),
+    "c": SearchedKey(low=0.01, high=100, log=True),
 }
 
 

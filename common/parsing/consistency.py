@@ -281,7 +281,11 @@ def _check_sums(federation: FederationConfig) -> None:
             hint="leave it out, or set federation.protocol.aggregate to blinded where the protocol has it",
         )
     if federation.privacy is not None and federation.privacy.once is not None:
-        sums = [name for name, contract in imported_contracts().items() if "aggregate" in contract.config.model_fields]
+        sums = [
+            name
+            for name, contract in imported_contracts().items()
+            if "aggregate" in contract.config.model_fields and not contract.config.full_batch  # whose sums are exact
+        ]
         raise ConfigError(
             f"federation.privacy.once with the protocol {federation.protocol.name}: the server would see each party's "
             "values with only a share of the noise",

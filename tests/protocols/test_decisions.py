@@ -73,7 +73,7 @@ def test_no_test_row_takes_part_in_the_choice(monkeypatch: pytest.MonkeyPatch) -
 
     server = federate(config(ISOTONIC)).server
     take = ServerContext.take
-    monkeypatch.setattr(ServerContext, "take", lambda ctx, labels, schedule: spoilt(take, ctx, labels, schedule))
+    monkeypatch.setattr(ServerContext, "take", lambda ctx, labels, schedule, *_: spoilt(take, ctx, labels, schedule))
     other = federate(config(ISOTONIC)).server
     assert other.decision == server.decision is not None
     assert other.metrics["test_decided_accuracy"] == pytest.approx(1 - server.metrics["test_decided_accuracy"])
