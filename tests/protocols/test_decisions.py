@@ -66,14 +66,14 @@ def test_a_checkpoint_holds_the_decision_of_its_own_round_and_a_resumed_run_make
 
 
 def test_no_test_row_takes_part_in_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
-    def spoilt(take: Any, ctx: ServerContext, labels: torch.Tensor, schedule: Any) -> None:
+    def spoilt(ctx: ServerContext, labels: torch.Tensor, schedule: Any, weights: Any) -> None:
         labels = labels.clone()
         labels[schedule.partition.test] = 1 - labels[schedule.partition.test]
-        take(ctx, labels, schedule)
+        take(ctx, labels, schedule, weights)
 
     server = federate(config(ISOTONIC)).server
     take = ServerContext.take
-    monkeypatch.setattr(ServerContext, "take", lambda ctx, labels, schedule, *_: spoilt(take, ctx, labels, schedule))
+    monkeypatch.setattr(ServerContext, "take", spoilt)
     other = federate(config(ISOTONIC)).server
     assert other.decision == server.decision is not None
     assert other.metrics["test_decided_accuracy"] == pytest.approx(1 - server.metrics["test_decided_accuracy"])
