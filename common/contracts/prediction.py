@@ -103,11 +103,13 @@ def decides(federation: FederationConfig) -> bool:
 
 
 def width(federation: FederationConfig) -> int:
-    """Numbers per row in a party's response: an embedding's, one per class, or one per code."""
+    """Numbers per row in a party's response: an embedding's, one per class (or score, if the contract has those), or
+    one per code.
+    """
     contract, width = CONTRACTS[federation.protocol.name], federation.protocol.cut_width
     kind = contract.exchange.predicts
     if kind == "logits":
-        return federation.outputs
+        return contract.limits_of(federation).get("scores", federation.outputs)
     if kind == "embedding" and width is not None:
         return width
     return contract.limits_of(federation)[kind]

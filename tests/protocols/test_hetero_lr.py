@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 from colonnade.client.protocols.hetero_lr import model_of
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.data.columns.scale import Columns, Scaler
 from colonnade.common.errors import ConfigError, ContractError, DataError, InputError
 from colonnade.common.parsing.file import parse
 from colonnade.common.protocols.hetero_lr import Direction, Products, Step
+from colonnade.common.run.state import State
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.outcome import Outcome
 
@@ -100,6 +103,14 @@ def test_a_party_predicts_what_it_added_in_training() -> None:
         model_of(ctx).of_rows(ctx.features, torch.arange(len(server.labels))) for ctx in logistic().clients.values()
     ]
     np.testing.assert_allclose(sum(parts).numpy(), server.state["scores"].numpy(), atol=1e-4)
+
+
+def test_a_party_predicts_rows_of_another_table() -> None:
+    ctx = logistic().clients["party1"]
+    few = Columns(ctx.features[torch.arange(5)], Scaler.none())
+    restored = replace(ctx, features=few, state=State(ctx.state.capture()))
+    here = model_of(restored).of_rows(few, torch.arange(5))
+    assert torch.equal(here, model_of(ctx).of_rows(ctx.features, torch.arange(5)))
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from colonnade.common.conversation.conversation import Cohort, Link
 from colonnade.common.conversation.inprocess import Delay, connect, run_virtual
 from colonnade.common.errors import ContractError, InputError, PartyLost
 from colonnade.common.messaging.message import Message, payload_bytes
+from colonnade.common.parsing.file import parse
 from colonnade.server.prediction.exchange import Questions, distinct_lines, predict
 from colonnade.server.prediction.terms import Absent
 from tests.support.altered_lines import change_each
@@ -268,3 +269,21 @@ def test_a_party_without_a_model_of_its_own_is_not_asked_for_one() -> None:
     outcome = federate(cfg)
     with pytest.raises(InputError, match="cannot predict by themselves"):
         ask(cfg, outcome, torch.arange(3), own=True)
+
+
+@pytest.mark.parametrize("name", ["additive", "hetero_lr"])
+def test_one_score_a_row_predicts_two_classes(name: str) -> None:
+    source = {"source": "sklearn", "name": "breast_cancer"}
+    cfg = parse({
+        "federation": {
+            "id": "cells", "parties": 3, "rounds": 4, "batch": 64, "seed": 0, "stop": "none", "classes": 2,
+            "protocol": name, "evaluate": {"every": 4},
+        },
+        "server": {"labels": source},
+        "every_party": {"data": {**source, "split": "columns"}},
+    })  # fmt: skip
+    outcome = federate(cfg)
+    rows = outcome.server.schedule.partition.test
+    (logits,) = ask(cfg, outcome, rows)
+    assert logits.shape == (len(rows), 2)
+    assert abs(_accuracy(outcome, rows, logits) - outcome.server.metrics["test_accuracy"]) <= 1e-9

@@ -37,7 +37,9 @@ class LinearColumns:
 
     def __init__(self, ctx: ClientContext, penalty: float, curvature: float) -> None:
         self._ctx, self.penalty = ctx, penalty
-        kept = ctx.state.keep("columns", lambda: _Fitted(ctx, penalty, curvature))
+        kept = ctx.state.keep("columns", _Fitted)
+        if not len(kept.mean):  # not restored: a prediction may have other rows than training
+            kept.fit(ctx, penalty, curvature)
         self.mean, self.digits, self._used, self._factor = kept.mean, kept.digits, kept.used, kept.factor
 
     def design(self) -> Design:
@@ -75,18 +77,26 @@ def _numbers(ctx: ClientContext, rows: Tensor) -> Floats:
 
 
 class _Fitted:
-    """What the training rows decide: means of the columns, which of them are digits, and which are used with L."""
+    """What the training rows decide: means of the columns, which of them are digits, and which are used with L.
 
-    def __init__(self, ctx: ClientContext, penalty: float, curvature: float) -> None:
+    Empty until it is fitted or restored.
+    """
+
+    def __init__(self) -> None:
+        self.digits, self.used = np.empty(0, np.bool_), np.empty(0, np.int64)
+        self.mean: Floats = np.empty(0)
+        self.factor: Floats = np.empty((0, 0))
+
+    def fit(self, ctx: ClientContext, penalty: float, curvature: float) -> None:
         own = _numbers(ctx, ctx.schedule.partition.train)
         self.digits = Design(own).digits
         x = rounded(own, self.digits)
-        self.mean: Floats = x.mean(axis=0)
+        self.mean = x.mean(axis=0)
         products = curvature * ((x - self.mean).T @ (x - self.mean))
         self.used = np.arange(len(products)) if penalty else _independent(ctx, products)
         square = products[np.ix_(self.used, self.used)]
         factor = cholesky(square + penalty * np.eye(len(self.used)), lower=True)
-        self.factor: Floats = np.ascontiguousarray(factor)  # as it is restored: another order rounds differently
+        self.factor = np.ascontiguousarray(factor)  # as it is restored: another order rounds differently
 
     def state(self) -> dict[str, Tensor]:
         return {name: torch.from_numpy(getattr(self, name)) for name in _FITTED}
