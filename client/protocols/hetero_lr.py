@@ -39,10 +39,8 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     columns, width, scale = _columns(ctx, cfg), scores_of(ctx.federation), scale_of(ctx.federation)
     share, made = _share(ctx, cfg, columns, width), ctx.state.keep("steps", lambda: {"made": 0})
     design = columns.design()
-    asked, vectors = (
-        OwnSums(ctx, server, design, weight=WEIGHT),
-        ctx.answers("vectors", ctx.schedule.rounds * 2 * width),
-    )
+    asked = OwnSums(ctx, server, design, weight=WEIGHT)
+    vectors = ctx.answers("vectors", ctx.schedule.rounds * 2 * width)
     own = await terms(
         ctx, server, cfg.aggregate, lambda t, o: Products(t, 0, o), lambda t, _part, stage, o: Products(t, stage, o)
     )

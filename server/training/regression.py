@@ -28,8 +28,8 @@ class Regression:
 
     def __init__(self, ctx: ServerContext, cfg: Config) -> None:
         self._ctx, self._objective, self.width = ctx, TreeObjective(ctx), scores_of(ctx.federation)
-        self._train, self._tolerance = ctx.schedule.partition.train.cpu().numpy(), cfg.tolerance
-        self._pairs, self._scale, count = cfg.memory, scale_of(ctx.federation), len(self._train)
+        self._train, self._cfg = ctx.schedule.partition.train.cpu().numpy(), cfg
+        self._scale, count = scale_of(ctx.federation), len(self._train)
         self._root = math.sqrt(CURVATURE[ctx.federation.task] * count)  # coordinates of intercepts, as of coefficients
         self._start: Tensor = ctx.state.keep("start", lambda: torch.from_numpy(self._objective.start()))
         zeros = lambda: torch.zeros(len(ctx.labels), self.width, dtype=torch.float64)  # noqa: E731
@@ -46,7 +46,7 @@ class Regression:
     @property
     def vectors(self) -> int:
         """Number of vectors whose scalar products the next direction needs."""
-        return 2 * min(self.steps, self._pairs) + 1
+        return 2 * min(self.steps, self._cfg.memory) + 1
 
     def loss(self) -> float:
         """Mean loss of the training rows, without the penalty."""
@@ -76,14 +76,15 @@ class Regression:
         count = self.vectors
         joined = products[: count**2].reshape(count, count)
         joined = (joined + joined.T) / 2 + self._share.products(self._first.sum(axis=0) / self._root)
-        if (largest := joined.diagonal().max()) >= 4 * self._scale:  # no product is larger than those on the diagonal
+        largest = joined.diagonal().max()  # no product is larger than those on the diagonal
+        if self._cfg.aggregate == "blinded" and largest >= self._ctx.federation.blinding.bound:
             raise InputError(
                 f"a sum of squares of {largest:.4g}: parts of it were clipped to federation.blinding.bound",
                 hint="raise federation.blinding.bound, with federation.blinding.bits: 64",
             )
         found, unit = direction(joined), self._share.unit
         slope, self._length = joined[-1] @ found / unit**2, math.sqrt(max(float(found @ joined @ found), 0.0))
-        if not slope < -2 * self._tolerance * len(self._train):
+        if not slope < -2 * self._cfg.tolerance * len(self._train):
             self._at["converged"] = self._ctx.round + 1
             self._end()
             return None
@@ -115,7 +116,7 @@ class Regression:
             length = minimum_along(slope, -self._slope / curved if curved > 0 else 1.0)
         except ValueError:
             length = math.inf
-        if not math.isfinite(length) or self._objective.loss(z + length * dz) < _SEPARATED:
+        if not math.isfinite(length) or self._separated(z + length * dz):
             raise DataError(
                 "the loss falls without end: a sum of columns separates the classes",
                 hint="set federation.protocol.c, which penalises large coefficients",
@@ -128,6 +129,11 @@ class Regression:
         self._start += length * torch.from_numpy(own)
         self._at["made"] += 1
         return length, unit
+
+    def _separated(self, scores: Floats) -> bool:
+        """True if only classes that a sum of columns separates have so small a loss; a penalty has a minimum anyway."""
+        classes = self._ctx.federation.task == "classification" and self._cfg.c == "none"
+        return classes and self._objective.loss(scores) < _SEPARATED
 
     def _end(self) -> None:
         """Ends the run with the round in which the next step promised less than the tolerance."""

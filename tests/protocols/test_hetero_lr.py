@@ -216,6 +216,25 @@ def test_counts_are_a_poisson_regression(tmp_path: Path) -> None:
     np.testing.assert_allclose(coefficients(outcome)[0], theirs.coef_, atol=1e-3)
 
 
+@pytest.mark.parametrize("c", [100.0, "none"])
+def test_numbers_without_noise_are_fitted_exactly(tmp_path: Path, c: Any) -> None:
+    """No loss is too small for a regression of numbers."""
+    x = np.random.default_rng(2).normal(size=(200, 3))
+    for party in range(3):
+        np.savetxt(tmp_path / f"{party}.csv", x[:, party], header="a", comments="")
+    np.savetxt(tmp_path / "y.csv", x @ [1.0, -2.0, 0.5], header="y", comments="")
+    tree = {
+        "federation": {
+            "id": "exact", "parties": {f"p{k}": "" for k in range(3)}, "rounds": 40, "batch": 200, "seed": 0,
+            "task": "regression", "protocol": {"name": "hetero_lr", "c": c}, "stop": "none", "evaluate": {"every": 40},
+        },
+        "server": {"labels": {"source": "csv", "path": "y.csv", "label": "y"}},
+        "parties": {f"p{k}": {"data": {"source": "csv", "path": f"{k}.csv"}} for k in range(3)},
+    }  # fmt: skip
+    outcome = Simulation(parse(tree, ()), base=tmp_path).run()
+    assert outcome.server.metrics["test_r2"] > 0.9999
+
+
 def test_columns_that_are_sums_of_others_are_left_out_without_a_penalty(tmp_path: Path) -> None:
     """One party has a column twice, and one that is constant."""
     draws = np.random.default_rng(1)
