@@ -6,9 +6,9 @@ import torch
 
 from colonnade.client.aggregation.masked_sums import terms
 from colonnade.client.training.context import ClientContext
+from colonnade.client.training.sums.returned import OwnSums
 from colonnade.client.training.trees.pairs import ShapeBins
 from colonnade.client.training.trees.points import ShapeSum
-from colonnade.client.training.trees.returned import OwnSums
 from colonnade.client.training.trees.shapes import Growth, Shapes
 from colonnade.common.aggregation.subject import TRAINING, subject
 from colonnade.common.contracts.boosting import scores_of

@@ -15,7 +15,7 @@ from colonnade.client.training.context import ClientContext
 from colonnade.client.training.linear.columns import LinearColumns
 from colonnade.client.training.linear.design import STEP, Floats
 from colonnade.client.training.local import Local
-from colonnade.client.training.trees.returned import OwnSums
+from colonnade.client.training.sums.returned import OwnSums
 from colonnade.common.aggregation.subject import TRAINING, subject
 from colonnade.common.contracts.boosting import scores_of
 from colonnade.common.conversation.conversation import SERVER, Link

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.client.training.context import ClientContext
+from colonnade.client.training.sums.session import PartySums
 from colonnade.client.training.trees.bins import BinnedTable, Binning, binned, directions
-from colonnade.client.training.trees.sums import PartySums
 from colonnade.common.contracts.boosting import scores_of
 from colonnade.common.contracts.prediction import SPLITS
 from colonnade.common.conversation.conversation import SERVER, Link

@@ -18,8 +18,8 @@ from colonnade.server.aggregation.sums import Clear
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate_alone
 from colonnade.server.training.imputation import StandIn
+from colonnade.server.training.sums.returned import ReturnedSums
 from colonnade.server.training.trees.gradients import TreeObjective
-from colonnade.server.training.trees.returns import ReturnedSums
 from colonnade.server.training.trees.score_sum import ScoreSum
 
 _SHORTER = 0.5

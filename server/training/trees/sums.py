@@ -17,9 +17,9 @@ from colonnade.common.encryption.messages import BLOCK, FALLING, KINDS, MISSING,
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.protocols.secureboost import Config, Sides, Sums, Wanted
 from colonnade.server.training.context import ServerContext
+from colonnade.server.training.sums.session import SumSession
 from colonnade.server.training.trees.forest import AskedSplit, Forest
 from colonnade.server.training.trees.grower import Query
-from colonnade.server.training.trees.sessions import SumSession
 from colonnade.server.training.trees.splits import ColumnShape, Whole
 
 

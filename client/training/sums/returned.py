@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.trees.sums import PartySums
+from colonnade.client.training.sums.session import PartySums
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.encryption.linear import PartyMatrix, Whole
 from colonnade.common.encryption.messages import (
@@ -38,14 +38,14 @@ class OwnSums:
         self._sums, self._opened = PartySums(ctx, server, matrix, encrypted=encrypted, weight=weight), False
 
     async def open(self, round: int) -> bool:
-        """1 and 2, and the probe; False if the server has moved on."""
+        """Opens the session, and answers the probe; False if the server has moved on."""
         if not self._opened:
             self._opened = await self._sums.open(round, (self._bins,), (0,))
             self._opened = self._opened and (not self._encrypted or await self._probe(round))
         return self._opened
 
     async def sums(self, round: int, count: int) -> tuple[np.ndarray, float] | None:
-        """3 to 5: sums of gradients, then of Hessians, float64 (bins, count), and the rate of the steps."""
+        """Sums of the server's next vectors over the matrix, float64 (bins, count), and the factor of the steps."""
         masks = await self._masks(round, 0, count)
         if masks is None or (answer := await self._sums.add_up(round, masks)) is None:
             return None

@@ -11,6 +11,7 @@ import torch
 
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
+from colonnade.common.encryption.linear import Whole
 from colonnade.common.encryption.messages import (
     BINS,
     DIGEST,
@@ -28,9 +29,9 @@ from colonnade.common.encryption.messages import (
 from colonnade.common.encryption.parameters import PROBES, solvable
 from colonnade.common.encryption.probe import Probe, digest
 from colonnade.common.errors import ContractError, InputError
+from colonnade.common.models.vector_free import Floats
 from colonnade.server.training.context import ServerContext
-from colonnade.server.training.trees.sessions import SumSession
-from colonnade.server.training.trees.splits import Floats, Whole
+from colonnade.server.training.sums.session import SumSession
 
 
 class ReturnedSums:
@@ -82,7 +83,7 @@ class ReturnedSums:
                 raise ContractError(name, "ProbeSums", "y", "sums of zeros under its hint", str(wrong)) from None
 
     async def give(self, round: int, vectors: Whole, units: Floats, rate: float = 1.0) -> Responses[MaskedSums]:
-        """3 to 5: every party that answers in time is returned the sums over its own bins."""
+        """Sends vectors, (rows, v): every party that answers in time is returned the sums over its own bins."""
         count = vectors.shape[1]
         keys = await self._session.send(round, 0, count, _slices(vectors))
         answers = await self._clients.collect(MaskedSums, round, self._ctx.quorum, vectors=count)

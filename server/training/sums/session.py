@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.encryption.clear import ClearSender
-from colonnade.common.encryption.linear import Hint, Sender, VectorKeys, public_matrix
+from colonnade.common.encryption.linear import Hint, Sender, VectorKeys, Whole, public_matrix
 from colonnade.common.encryption.messages import BLOCK, NONCE, PART, BinCounts, HintPart, Masks, Nonces, Vectors
 from colonnade.common.encryption.parameters import DEGREE, SumSize
 from colonnade.common.encryption.ring import Public
 from colonnade.common.errors import ContractError
 from colonnade.server.training.context import ServerContext
-from colonnade.server.training.trees.splits import Whole
 
 
 class SumSession:
