@@ -65,13 +65,14 @@ class FederationConfig(Section):
     targets: int = Field(default=0, ge=0, description="in regression: numbers predicted for a row, 1 unless given")
     loss: str = Field(
         default="",
-        description="poisson (numbers that are counts, in boosted protocols), or "
+        description="poisson (numbers that are counts, in boosted models and regressions), or "
         "a package's training loss (docs/plug_ins.md); left out, the task's own",
     )
     epochs: int = Field(default=0, ge=0, description="passes over the training rows; either this or `rounds`")
     rounds: int = Field(default=0, ge=0, description="batches exchanged in the run; either this or `epochs`")
     batch: int = Field(
-        ge=1, description="rows of a training batch (in boosted protocols of none), and of a block in an evaluation"
+        ge=1,
+        description="rows of a training batch (of none in rounds over all rows), and of a block in an evaluation",
     )
     shuffle: bool = Field(default=False, description="a new order of the training rows in every epoch")
     seed: int = Field(
@@ -98,7 +99,8 @@ class FederationConfig(Section):
     stop: StopConfig | None = Field(
         default=StopConfig(),
         description="early stop of a run, and the best round's model at its end; none, or null: neither. Left out, "
-        "there is none without validation rows, and none with `privacy`, under which evaluations are releases",
+        "there is none without validation rows, with `privacy`, under which evaluations are releases, and in runs that "
+        "end when they have converged",
     )
     quorum: QuorumConfig = Field(
         default=QuorumConfig(),
@@ -143,8 +145,11 @@ class FederationConfig(Section):
 
     @model_validator(mode="after")
     def _stop_by_default(self) -> FederationConfig:
-        """Drops the default early stop where there are no validation rows or where evaluations cost privacy."""
-        if "stop" not in self.model_fields_set and (not self.rows.validation or self.privacy is not None):
+        """Drops the default early stop where there are no validation rows, where evaluations cost privacy, and where
+        the last round has the least loss.
+        """
+        undesired = not self.rows.validation or self.privacy is not None or self.protocol.converges
+        if "stop" not in self.model_fields_set and undesired:
             self.__dict__["stop"] = None  # and not among the keys that were set
         return self
 

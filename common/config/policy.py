@@ -75,8 +75,8 @@ class PolicyConfig(Section):
     max_vectors: int | None = Field(
         default=None,
         ge=1,
-        description="with boosted trees: vectors of the server over which the party adds up its bins in a run, "
-        "repeated rounds included; left out, twice those that the run's trees need",
+        description="with sums under encryption: vectors of the server over which the party adds up in a run, "
+        "repeated rounds included; left out, twice those that the run needs",
     )
     max_splits: int | None = Field(
         default=None,

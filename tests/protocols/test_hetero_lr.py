@@ -25,16 +25,18 @@ from colonnade.simulation.federation import Simulation
 from colonnade.simulation.outcome import Outcome
 
 
-def config(*sets: str, name: str = "breast_cancer", parties: int = 3, **protocol: Any) -> Config:
+def config(*sets: str, name: str = "breast_cancer", stop: Any = "none", **protocol: Any) -> Config:
     outputs = {"task": "regression"} if name == "diabetes" else {"classes": {"breast_cancer": 2, "wine": 3}[name]}
-    tree = {
+    tree: dict[str, Any] = {
         "federation": {
-            "id": "linear", "parties": parties, "rounds": 80, "batch": 64, "seed": 0, "stop": "none", **outputs,
+            "id": "linear", "parties": 3, "rounds": 80, "batch": 64, "seed": 0, **outputs,
             "protocol": {"name": "hetero_lr", **protocol}, "evaluate": {"every": 80},
         },
         "server": {"labels": {"source": "sklearn", "name": name}},
         "every_party": {"data": {"source": "sklearn", "name": name, "split": "columns"}},
     }  # fmt: skip
+    if stop is not None:
+        tree["federation"]["stop"] = stop
     return parse(tree, sets)
 
 
@@ -128,6 +130,11 @@ def test_a_party_predicts_rows_of_another_table() -> None:
 def test_what_a_descent_over_all_rows_does_not_go_with_is_refused(sets: tuple[str, ...], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         config(*sets)
+
+
+def test_the_model_is_the_last_rounds_unless_a_stop_is_asked_for() -> None:
+    assert config(stop=None).federation.stop is None
+    assert config(stop={"patience": 3}).federation.stop is not None
 
 
 def test_separated_classes_without_a_penalty_are_named() -> None:

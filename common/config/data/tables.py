@@ -146,7 +146,8 @@ class TableLabelsConfig(TableConfig):
     )
     weight: str | None = Field(
         default=None,
-        description="column of the rows' weights, 0 or more, in boosted protocols; left out, all rows count alike",
+        description="column of the rows' weights, 0 or more, in boosted models and regressions; left out, all rows "
+        "count alike",
     )
     positive: Annotated[str | None, BeforeValidator(_as_written)] = Field(
         default=None,
