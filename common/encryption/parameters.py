@@ -170,5 +170,6 @@ def solvable(bins: Mapping[str, int], rows: int) -> Iterator[str]:
             who = f"{names} together have" if names in together else f"{names} has"
             yield (
                 f"{who} {count} bins for {rows} training rows: from sums over each of them many rows' labels can be "
-                "solved for; take fewer bins (federation.protocol.bins, least), at most a tenth of the rows"
+                "solved for; bring more rows or fewer columns, or take larger bins where the protocol has `bins` and "
+                "`least`, until they are at most a tenth of the rows"
             )
