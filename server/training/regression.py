@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from colonnade.common.contracts.boosting import scores_of
+from colonnade.common.contracts.regression import CURVATURE, RegressionConfig, scale_of
 from colonnade.common.errors import DataError, InputError
 from colonnade.common.models.vector_free import Floats, Share, direction, minimum_along
-from colonnade.common.protocols.hetero_lr import CURVATURE, Config, scale_of
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.trees.gradients import TreeObjective, steps_of
 from colonnade.server.training.trees.splits import Whole
@@ -26,7 +26,7 @@ class Regression:
         width: logits of a row.
     """
 
-    def __init__(self, ctx: ServerContext, cfg: Config) -> None:
+    def __init__(self, ctx: ServerContext, cfg: RegressionConfig) -> None:
         self._ctx, self._objective, self.width = ctx, TreeObjective(ctx), scores_of(ctx.federation)
         self._train, self._cfg = ctx.schedule.partition.train.cpu().numpy(), cfg
         self._scale, count = scale_of(ctx.federation), len(self._train)

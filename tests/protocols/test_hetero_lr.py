@@ -15,11 +15,11 @@ from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
 from colonnade.client.protocols.hetero_lr import model_of
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.regression import Direction, Products, Step
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.data.columns.scale import Columns, Scaler
 from colonnade.common.errors import ConfigError, ContractError, DataError, InputError
 from colonnade.common.parsing.file import parse
-from colonnade.common.protocols.hetero_lr import Direction, Products, Step
 from colonnade.common.run.state import State
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.outcome import Outcome

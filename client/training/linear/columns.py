@@ -1,6 +1,8 @@
-"""A party's part of a linear model: z = (X - mean) B, over its columns as they are encoded."""
+"""A party's columns in a regression: z = (X - mean) B."""
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
 
 import numpy as np
 import torch
@@ -11,12 +13,16 @@ from torch import Tensor
 
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.linear.design import Design, Floats, rounded
+from colonnade.client.training.linear.model import LinearModel
+from colonnade.client.training.local import Local
+from colonnade.common.encryption.linear import PartyMatrix
 from colonnade.common.errors import DataError
+from colonnade.common.protocols.hetero_lr import WEIGHT
 
 _NAMED = 10  # columns in a message
 
 
-class LinearColumns:
+class RegressionColumns(ABC):
     """The columns, and coordinates in which the Hessian of the loss is close to the unit matrix.
 
     Those are b = L' B with L L' = curvature X' X + penalty, which is local to the party (Boehning and Lindsay 1988 for
@@ -28,41 +34,56 @@ class LinearColumns:
         curvature: of the loss in a row, about.
 
     Attributes:
-        mean: of the encoded columns, float64 (columns,).
+        mean: of the columns, float64 (columns,).
         digits: which of them are rounded, (columns,).
 
     Raises:
         DataError: there is no column that varies.
     """
 
+    weight = 1
+
     def __init__(self, ctx: ClientContext, penalty: float, curvature: float) -> None:
         self._ctx, self.penalty = ctx, penalty
         kept = ctx.state.keep("columns", _Fitted)
         if not len(kept.mean):  # not restored: a prediction may have other rows than training
-            kept.fit(ctx, penalty, curvature)
+            kept.fit(ctx, *self._encoded(), penalty, curvature)
         self.mean, self.digits, self._used, self._factor = kept.mean, kept.digits, kept.used, kept.factor
 
-    def design(self) -> Design:
-        """The matrix over the training rows."""
-        return Design(_numbers(self._ctx, self._ctx.schedule.partition.train))
+    @abstractmethod
+    def _encoded(self) -> tuple[Floats, NDArray[np.bool_]]:
+        """X over the training rows, float64 (rows, columns), and which columns are rounded."""
+
+    @abstractmethod
+    def matrix(self) -> PartyMatrix:
+        """As of `DescentColumns`."""
+
+    @abstractmethod
+    def _times(self, sums: Floats) -> tuple[Floats, Floats]:
+        """X' r, (columns, outputs), and 1' r, (outputs,), from the sums of r over `matrix`."""
+
+    @abstractmethod
+    def model(self, coefficients: Floats) -> Local:
+        """The part of the model with these, (columns, outputs)."""
 
     @property
     def count(self) -> int:
         """Coefficients an output."""
         return len(self._used)
 
-    def gradient(self, design: Design, sums: Floats, at: Floats) -> Floats:
+    def gradient(self, sums: Floats, at: Floats) -> Floats:
         """Gradient in b, float64 (count, outputs).
 
         Args:
-            sums: of the loss's derivatives over the design's lines, (lines, outputs).
+            sums: of the loss's derivatives over `matrix`, (lines, outputs).
             at: b, (count, outputs).
         """
-        slopes = design.times(sums) - np.outer(self.mean, sums[0])
+        times, total = self._times(sums)
+        slopes = times - np.outer(self.mean, total)
         return self._solve((slopes + self.penalty * self.coefficients(at))[self._used], transposed=False)
 
     def coefficients(self, at: Floats) -> Floats:
-        """B of all encoded columns from b, float64 (columns, outputs); zeros for those that were left out."""
+        """B of all columns from b, float64 (columns, outputs); zeros for those that were left out."""
         found = np.zeros((len(self.mean), at.shape[1]))
         found[self._used] = self._solve(at, transposed=True)
         return found
@@ -70,6 +91,28 @@ class LinearColumns:
     def _solve(self, right: Floats, *, transposed: bool) -> Floats:
         found: Floats = solve_triangular(self._factor, right, trans="T" if transposed else "N", lower=True)
         return found
+
+
+class LinearColumns(RegressionColumns):
+    """The encoded columns. Arguments as of `RegressionColumns`."""
+
+    weight = WEIGHT
+    _design: Design
+
+    def matrix(self) -> Design:
+        self._design = Design(_numbers(self._ctx, self._ctx.schedule.partition.train))
+        return self._design
+
+    def model(self, coefficients: Floats) -> LinearModel:
+        return LinearModel(self.digits, self.mean, coefficients)
+
+    def _encoded(self) -> tuple[Floats, NDArray[np.bool_]]:
+        own = _numbers(self._ctx, self._ctx.schedule.partition.train)
+        digits = Design(own).digits
+        return rounded(own, digits), digits
+
+    def _times(self, sums: Floats) -> tuple[Floats, Floats]:
+        return self._design.times(sums), sums[0]
 
 
 def _numbers(ctx: ClientContext, rows: Tensor) -> Floats:
@@ -87,11 +130,8 @@ class _Fitted:
         self.mean: Floats = np.empty(0)
         self.factor: Floats = np.empty((0, 0))
 
-    def fit(self, ctx: ClientContext, penalty: float, curvature: float) -> None:
-        own = _numbers(ctx, ctx.schedule.partition.train)
-        self.digits = Design(own).digits
-        x = rounded(own, self.digits)
-        self.mean = x.mean(axis=0)
+    def fit(self, ctx: ClientContext, x: Floats, digits: NDArray[np.bool_], penalty: float, curvature: float) -> None:
+        self.digits, self.mean = digits, x.mean(axis=0)
         products = curvature * ((x - self.mean).T @ (x - self.mean))
         self.used = np.arange(len(products)) if penalty else _independent(ctx, products)
         square = products[np.ix_(self.used, self.used)]

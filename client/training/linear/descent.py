@@ -1,0 +1,129 @@
+"""Steps of a regression, party side. The box: common/protocols/hetero_lr.py."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from colonnade.client.aggregation.masked_sums import SumTerms, terms
+from colonnade.client.privacy.answers import Answers
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.linear.design import Floats
+from colonnade.client.training.local import Local
+from colonnade.client.training.sums.returned import OwnSums
+from colonnade.common.aggregation.subject import TRAINING, subject
+from colonnade.common.contracts.boosting import scores_of
+from colonnade.common.contracts.regression import Direction, Products, RegressionConfig, Step, lines_of, scale_of
+from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.encryption.linear import PartyMatrix
+from colonnade.common.errors import ContractError
+from colonnade.common.models.vector_free import Share
+
+
+class DescentColumns(Protocol):
+    """A party's columns X, in coordinates b in which its part of the Hessian is about 1.
+
+    Attributes:
+        penalty: of the squared coefficients, times 1/2.
+    """
+
+    penalty: float
+
+    @property
+    def count(self) -> int:
+        """Coefficients an output."""
+
+    @property
+    def weight(self) -> int:
+        """The largest magnitude of an entry of `matrix`."""
+
+    def matrix(self) -> PartyMatrix:
+        """Small whole numbers over the training rows, of whose sums X' r is a linear function."""
+
+    def gradient(self, sums: Floats, at: Floats) -> Floats:
+        """Gradient in b, (count, outputs), from the sums of the loss's derivatives over `matrix`."""
+
+    def coefficients(self, at: Floats) -> Floats:
+        """Of the columns, from b, (count, outputs)."""
+
+    def model(self, coefficients: Floats) -> Local:
+        """The part of the model that has these."""
+
+
+async def descent_terms(ctx: ClientContext, server: Link, cfg: RegressionConfig) -> SumTerms:
+    """The sums of products and of logits, after the key agreement if they are blinded."""
+    return await terms(
+        ctx, server, cfg.aggregate, lambda t, o: Products(t, 0, o), lambda t, _part, stage, o: Products(t, stage, o)
+    )
+
+
+class Descent:
+    """One session's steps.
+
+    Args:
+        vectors: counts those of the server.
+    """
+
+    def __init__(
+        self,
+        ctx: ClientContext,
+        server: Link,
+        cfg: RegressionConfig,
+        columns: DescentColumns,
+        own: SumTerms,
+        vectors: Answers,
+    ) -> None:
+        self._ctx, self._server, self._columns, self._own, self._vectors = ctx, server, columns, own, vectors
+        self._width, self._scale = scores_of(ctx.federation), scale_of(ctx.federation)
+        self._share, self._made = share_of(ctx, cfg, columns), ctx.state.keep("steps", lambda: {"made": 0})
+        self._asked = OwnSums(ctx, server, columns.matrix(), weight=columns.weight)
+        self._rows = torch.arange(len(ctx.features.values))
+
+    async def round(self, t: int) -> None:
+        """Follows the direction and the step of the server, unless it goes on without us."""
+        ctx, columns, share, width = self._ctx, self._columns, self._share, self._width
+        if not await self._asked.open(t):
+            return
+        self._vectors.take(2 * width)
+        if (found := await self._asked.sums(t, 2 * width)) is None:  # 1 to 3
+            return
+        both = found[0]
+        products = share.products(columns.gradient(both[:, :width] + both[:, width:], share.at))
+        if not await self._own.begin(t, subject(TRAINING, torch.arange(lines_of(products.size, width)))):
+            return
+        await self._own.train(t, ctx.release(_lines(products, width)))  # 4
+        direction = await self._server.recv(Direction, t, memory=len(products))  # 5
+        if direction is None:
+            return
+        if direction.steps != self._made["made"]:
+            raise ContractError(SERVER, "Direction", "steps", str(self._made["made"]), str(direction.steps))
+        turned = columns.coefficients(share.turn(direction.coefficients.numpy()))
+        added = columns.model(turned).of_rows(ctx.features, self._rows)
+        penalty = torch.full((1, width), float(columns.penalty * (turned**2).sum()))
+        logits = torch.cat([added * self._scale, penalty])
+        about = subject(TRAINING, self._rows, "direction", direction.steps)
+        await self._own.more(t, 1, about, ctx.release(logits))  # 6
+        step = await self._server.recv(Step, t, two=2)  # 7
+        if step is None:
+            return
+        length, unit = step.step.tolist()
+        if not (0 < length < math.inf and 0 < unit < math.inf):
+            raise ContractError(SERVER, "Step", "step", "numbers above 0", f"{length:g}, {unit:g}")
+        share.step(length, unit)
+        self._made["made"] += 1
+
+
+def share_of(ctx: ClientContext, cfg: RegressionConfig, columns: DescentColumns) -> Share:
+    """The party's part of the vectors, in its state."""
+    start = np.zeros((columns.count, scores_of(ctx.federation)))
+    return ctx.state.keep("coefficients", lambda: Share(start, cfg.memory, len(ctx.schedule.partition.train) ** -0.5))
+
+
+def _lines(products: Floats, width: int) -> Tensor:
+    padded = np.zeros(lines_of(products.size, width) * width, np.float32)
+    padded[: products.size] = products.ravel()
+    return torch.from_numpy(padded.reshape(-1, width))
