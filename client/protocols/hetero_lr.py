@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from colonnade.client.regression.steps import OwnSteps, share_of, step_terms
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.linear.columns import LinearColumns
-from colonnade.client.training.linear.descent import Descent, descent_terms, share_of
 from colonnade.client.training.linear.model import LinearModel
 from colonnade.common.contracts.boosting import scores_of
 from colonnade.common.contracts.regression import CURVATURE
@@ -15,9 +15,9 @@ from colonnade.common.protocols.hetero_lr import Config
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Keeps the coefficients of its columns, which follow the directions and steps of the server."""
     columns, vectors = _columns(ctx, cfg), ctx.answers("vectors", ctx.schedule.rounds * 2 * scores_of(ctx.federation))
-    descent = Descent(ctx, server, cfg, columns, await descent_terms(ctx, server, cfg), vectors)
+    steps = OwnSteps(ctx, server, cfg, columns, await step_terms(ctx, server, cfg), vectors)
     async for t in server.rounds(after=ctx.round):
-        await descent.round(t)
+        await steps.round(t)
 
 
 def model_of(ctx: ClientContext) -> LinearModel:

@@ -56,7 +56,7 @@ class RegressionColumns(ABC):
 
     @abstractmethod
     def matrix(self) -> PartyMatrix:
-        """As of `DescentColumns`."""
+        """As of `StepColumns`."""
 
     @abstractmethod
     def _times(self, sums: Floats) -> tuple[Floats, Floats]:

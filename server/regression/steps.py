@@ -19,7 +19,7 @@ from colonnade.server.training.regression import Regression
 from colonnade.server.training.sums.returned import ReturnedSums
 
 
-class Descent:
+class AllSteps:
     """One session's steps.
 
     Args:
@@ -33,7 +33,7 @@ class Descent:
     @classmethod
     async def begin(
         cls, ctx: ServerContext, clients: Cohort, cfg: RegressionConfig, model: Regression, weight: int = 1
-    ) -> Descent:
+    ) -> AllSteps:
         """After the parties' key agreement if sums are blinded. Raises InputError if there are too many rows."""
         names, width, rows = tuple(clients), model.width, len(ctx.labels)
         if rows > (most := ROWS // width):

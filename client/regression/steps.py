@@ -24,7 +24,7 @@ from colonnade.common.errors import ContractError
 from colonnade.common.models.vector_free import Share
 
 
-class DescentColumns(Protocol):
+class StepColumns(Protocol):
     """A party's columns X, in coordinates b in which its part of the Hessian is about 1.
 
     Attributes:
@@ -54,14 +54,14 @@ class DescentColumns(Protocol):
         """The part of the model that has these."""
 
 
-async def descent_terms(ctx: ClientContext, server: Link, cfg: RegressionConfig) -> SumTerms:
+async def step_terms(ctx: ClientContext, server: Link, cfg: RegressionConfig) -> SumTerms:
     """The sums of products and of logits, after the key agreement if they are blinded."""
     return await terms(
         ctx, server, cfg.aggregate, lambda t, o: Products(t, 0, o), lambda t, _part, stage, o: Products(t, stage, o)
     )
 
 
-class Descent:
+class OwnSteps:
     """One session's steps.
 
     Args:
@@ -73,7 +73,7 @@ class Descent:
         ctx: ClientContext,
         server: Link,
         cfg: RegressionConfig,
-        columns: DescentColumns,
+        columns: StepColumns,
         own: SumTerms,
         vectors: Answers,
     ) -> None:
@@ -117,7 +117,7 @@ class Descent:
         self._made["made"] += 1
 
 
-def share_of(ctx: ClientContext, cfg: RegressionConfig, columns: DescentColumns) -> Share:
+def share_of(ctx: ClientContext, cfg: RegressionConfig, columns: StepColumns) -> Share:
     """The party's part of the vectors, in its state."""
     start = np.zeros((columns.count, scores_of(ctx.federation)))
     return ctx.state.keep("coefficients", lambda: Share(start, cfg.memory, len(ctx.schedule.partition.train) ** -0.5))

@@ -1,0 +1,1 @@
+"""Steps of a regression, party side."""
