@@ -93,6 +93,10 @@ PANELS: Mapping[str, Mapping[str, Command]] = {
             "read.commands:explain", "Measure how much each party of a finished run matters: a page with pictures."
         ),
         "card": Command("read.commands:card", "Write a model card: data, members, quality, protection, and limits."),
+        "scorecard": Command(
+            "read.commands:scorecard",
+            "Write a page about the scores of a two-class run: KS, gain, lift, cut-offs, stability, groups.",
+        ),
         "ledger": Command(
             "read.ledger:ledger", "Show what left a party, by its own record: kinds, bytes, rows, protection, epsilon."
         ),

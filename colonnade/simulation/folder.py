@@ -13,6 +13,7 @@ from colonnade.common.observability.telemetry import Event, Listener, Telemetry
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.tracking.tracker import Status
 from colonnade.server.member import summary
+from colonnade.server.member.scores import write_scores
 from colonnade.server.member.summary import write_whole
 from colonnade.server.member.timeline import timeline
 from colonnade.server.member.tracking import server_tracking
@@ -39,6 +40,7 @@ def _write_summary(simulation: Simulation, run: RunFolder) -> None:
     done = simulation.outcome
     if done is not None and (done.server.round > simulation.start[0] or not run.summary.exists()):
         presence = timeline(run.events, simulation.config.federation.names)
+        write_scores(run.scores, done.server)
         write_whole(run.summary, {**summarise(done), "timeline": presence})
 
 

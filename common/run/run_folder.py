@@ -154,6 +154,8 @@ class RunFolder(MemberFolder):
     """Shows whether `answers` is the newest."""
     server_log = _Below("server.log")
     """Output of the server's process, if the launcher started it."""
+    scores = _Below("scores.csv")
+    """Scores of the model's rows in a run with two classes, with their keys and classes: the server's own."""
     predictions = _Below("predictions.csv")
     """Predictions requested together with the run."""
     tokens = _Below("serve.tokens")
@@ -162,6 +164,7 @@ class RunFolder(MemberFolder):
     comparison = _Below("comparison.html")
     """The page that compares this run with others."""
     card = _Below("card.md")
+    scorecard = _Below("scorecard.html")
     explained = _Below("explain.json")
     """Contribution of each party, as JSON."""
     explained_page = _Below("explain.html")

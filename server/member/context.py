@@ -63,12 +63,14 @@ class ServerParts:
         return ServerContext(
             self.federation, self.config, known.values.to(self.device), schedule,
             telemetry=self.telemetry, base=self.base, device=self.device, classes=labels.classes, weights=known.weights,
+            ids=known.ids,
         )  # fmt: skip
 
     def reduce(self, ctx: ServerContext, labels: LabelColumn, rows: Tensor) -> None:
         """Reduces a context without noise to the rows at these positions, int64 (m,)."""
         known = labels.rows(rows)
         ctx.take(known.values.to(self.device), self.timetable(self.federation, len(rows), 0), known.weights)
+        ctx.ids = known.ids
 
     def add_columns(
         self, ctx: ServerContext, labels: LabelColumn, rows: Tensor | None = None, kept: EncoderFile | None = None

@@ -38,6 +38,7 @@ from colonnade.server.member.admission import Admission, DataShape
 from colonnade.server.member.context import ServerParts
 from colonnade.server.member.metrics import ServerMetrics
 from colonnade.server.member.saving import COMMITTED, refuse_older, run_number
+from colonnade.server.member.scores import write_scores
 from colonnade.server.member.service import ServerMember, training
 from colonnade.server.member.sessions import ServerSessions
 from colonnade.server.member.summary import summarise, write_whole
@@ -168,6 +169,7 @@ class ServerRun(ServerMember):
         ctx.telemetry.event("end", status=status, round=ctx.round, phases=ctx.phases.summary())
         if self.went_on or not self._folder.summary.exists():
             presence = timeline(self._folder.events, self.federation.names)
+            write_scores(self._folder.scores, ctx)
             write_whole(self._folder.summary, {**found, "timeline": presence})
 
     def _note_first(self, event: Event) -> None:

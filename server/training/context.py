@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -47,7 +47,7 @@ from colonnade.server.training.metrics.decision import Decision
 from colonnade.server.training.metrics.fall import Fall
 from colonnade.server.training.metrics.outside_metrics import OutsideMetrics
 from colonnade.server.training.metrics.residuals import Residuals
-from colonnade.server.training.metrics.score import Score
+from colonnade.server.training.metrics.score import Score, margins
 from colonnade.server.training.outside_loss import OutsideLoss
 from colonnade.server.training.watch import GrowthWatch
 
@@ -55,7 +55,8 @@ MEANS = "mean outputs"
 """Key in the state: each party's mean output, which can replace an absent party."""
 
 _BEST_DECISION = "best decision"
-_OF_BEST = ("details", "absent", MEANS, _BEST_DECISION)
+_SCORES = "scores of rows"
+_OF_BEST = ("details", _SCORES, "absent", MEANS, _BEST_DECISION)
 """Keys in the state that belong to the best round, which an earlier start of the run may have had."""
 
 
@@ -82,6 +83,7 @@ class ServerContext:
         thorough: True to compute every metric in every evaluation, not only after the last round.
         classes: class names in the order of their numbers; empty in regression.
         weights: of all rows, float64 (rows,), which count in training alone; None if rows count alike.
+        ids: keys of all rows; None if they have none.
     """
 
     federation: FederationConfig
@@ -107,6 +109,7 @@ class ServerContext:
     thorough: bool = False
     classes: tuple[str, ...] = ()
     weights: Tensor | None = None
+    ids: Sequence[str] | None = None
     scale: TargetScale | None = field(default=None, init=False)
     balance: ClassBalance | None = field(default=None, init=False)
     watch: GrowthWatch = field(init=False)
@@ -297,6 +300,13 @@ class ServerContext:
         return self.state.keep("details", dict)
 
     @property
+    def scores(self) -> dict[str, Tensor]:
+        """Of the model, by part of the rows: log-odds of the second of two classes, float64, in the partition's order.
+        Of training rows only where the server can compute them alone; empty if there are more classes.
+        """
+        return self.state.keep(_SCORES, dict[str, Tensor])
+
+    @property
     def stopped(self) -> str:
         """Why the run ended before its last round, or ""."""
         return self.best.stop if self.round < self.schedule.rounds else ""
@@ -418,21 +428,33 @@ class ServerContext:
         self.metrics.update(named)
         self.telemetry.event("evaluation", round=round, part=part, **named, **judged)
         self._judge(round, part, metrics)
-        last, of_model = round == self.schedule.rounds or self.best.stop, self.best.round in (0, round)
-        if last or (of_model and self.federation.stop is not None):
+        last, kept = round == self.schedule.rounds or self.best.stop, self.keeps(round)
+        if last or kept:
             found, details = score.closer()
             if last:
                 self.metrics.update({f"{prefix}_{name}": value for name, value in found.items()})
-            if details and of_model:
+            if details and kept:
                 self.details[part] = details | self._decided(score)
+            if kept and isinstance(score, Score):
+                self.keep_scores(part, score.logits)
         if part == "validation":
-            if of_model:
+            if self.best.round in (0, round):
                 self._keep_decision()
             error = score.errors().get(self.stop_metric, 0.0)
             if self.fall.enter(round, metrics.get(self.stop_metric, math.nan), error):
                 self.warn(self.fall.reason)
             if self.stopped:
                 self.telemetry.event("stopped", round=round, reason=self.stopped)
+
+    def keeps(self, round: int) -> bool:
+        """True if the results of an evaluated round are kept, since its model may be the run's."""
+        last = round == self.schedule.rounds or self.best.stop or self.federation.stop is not None
+        return bool(last) and self.best.round in (0, round)
+
+    def keep_scores(self, part: str, logits: Tensor) -> None:
+        """Keeps the scores of a part's rows, from logits (rows, classes) in the partition's order; two classes only."""
+        if self.positive is not None:
+            self.scores[part] = torch.from_numpy(margins(logits))
 
     def _judge(self, round: int, part: str, metrics: dict[str, float]) -> None:
         best, metric = self.best, self.stop_metric

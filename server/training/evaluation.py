@@ -61,6 +61,9 @@ def evaluate_alone(ctx: ServerContext, round: int, predict: Callable[[Tensor], T
         for block in ctx.schedule.blocks(part):
             score.add(predict(block), ctx.labels[block])
         ctx.evaluated(round, part, score)
+    alone = ctx.positive is not None and ctx.federation.protocol.full_batch
+    if alone and ctx.schedule.evaluations(round) and ctx.keeps(round):
+        ctx.keep_scores("train", torch.cat([predict(block) for block in ctx.schedule.blocks("train")]))
 
 
 async def collect_block(

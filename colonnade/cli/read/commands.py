@@ -37,6 +37,31 @@ def card(
     console.print(f"card: {write_card(run, out)}", markup=False, soft_wrap=True)
 
 
+def scorecard(
+    run: Annotated[Path, typer.Argument(help="the server's folder of a run that has ended", show_default=False)],
+    cut_off: Annotated[
+        float | None,
+        typer.Option(
+            help="refuse probabilities from here on, or a scorecard's points below; default: the run's decision",
+            show_default=False,
+        ),
+    ] = None,
+    groups: Annotated[
+        str, typer.Option(metavar="FILE:COLUMN", help="CSV with ids and groups of people to compare")
+    ] = "",
+    scores: Annotated[
+        Path | None, typer.Option(help="a file of `predict` in the place of the run's test rows", show_default=False)
+    ] = None,
+    labels: Annotated[str, typer.Option(metavar="FILE:COLUMN", help="CSV with ids and classes of --scores")] = "",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="the page; default: RUN/scorecard.html", show_default=False)
+    ] = None,
+) -> None:
+    from colonnade.cli.read.scorecard import scorecard as run_it  # noqa: PLC0415  # torch
+
+    run_it(run, cut_off, groups, scores, labels, out)
+
+
 def export(
     run: Annotated[Path, typer.Argument(help="the folder of a run, or with --file of one member", show_default=False)],
     party: Annotated[str, typer.Option(help="name of the party, or server", show_default=False)],

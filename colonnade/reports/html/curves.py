@@ -93,13 +93,14 @@ def coloured(series: Mapping[str, Sequence[Point]]) -> list[Curve]:
 class _Plane:
     width: int
     height: int
+    begin: float
     end: float
     low: float
     high: float
 
     def place(self, point: Point) -> Point:
         share = (point[1] - self.low) / ((self.high - self.low) or 1.0)
-        across = point[0] / (self.end or 1.0)
+        across = (point[0] - self.begin) / ((self.end - self.begin) or 1.0)
         return _LEFT + across * (self.width - _LEFT - _RIGHT), self._floor - share * (self._floor - _TOP)
 
     @property
@@ -117,6 +118,7 @@ def curves(
     title: str,
     about: str = "",
     mark: tuple[float, str] | None = None,
+    begin: float = 0.0,
 ) -> str:
     """Draws the curves with two axes, for a page that shows the legend.
 
@@ -126,10 +128,11 @@ def curves(
         size: width and height in pixels.
         title, about: text alternative.
         mark: x of a vertical line, and its label.
+        begin: the least x.
     """
-    end = max((x for curve in drawn for x, _ in curve.points), default=0.0)
-    plane = _Plane(*size, end, *span)
-    parts = [rules(lambda y: plane.place((0.0, y))[1], ticks(*span), say, (_LEFT, size[0] - _RIGHT))]
+    end = max((x for curve in drawn for x, _ in curve.points), default=begin)
+    plane = _Plane(*size, begin, end, *span)
+    parts = [rules(lambda y: plane.place((begin, y))[1], ticks(*span), say, (_LEFT, size[0] - _RIGHT))]
     parts.append(_feet(plane, across))
     parts += [_line(curve, plane, say, across) for curve in drawn]
     if mark is not None:
@@ -159,7 +162,7 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def _feet(plane: _Plane, across: Say) -> str:
-    marks = ticks(0.0, plane.end, max(3, plane.width // 70))
+    marks = ticks(plane.begin, plane.end, max(3, plane.width // 70))
     feet = [(mark, plane.place((mark, plane.low))[0]) for mark in marks]
     edge = plane.width - _RIGHT - 24
     y = plane.height - _BOTTOM + 16

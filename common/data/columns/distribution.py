@@ -79,13 +79,20 @@ class ColumnBins:
 
     def index(self, counts: np.ndarray) -> tuple[float, float] | None:
         """The index of some rows' counts, and what it exceeds by chance once in 1000 columns; None if it is unknown."""
-        if self.counts is None or not counts.sum() or not self.counts.sum():
-            return None
-        used = (counts + self.counts) > 0
-        before, now = self.counts[used] + 0.5, counts[used] + 0.5
-        p, q = before / before.sum(), now / now.sum()
-        chance = _chi_square(int(used.sum()) - 1) * (1 / counts.sum() + 1 / self.counts.sum())
-        return float(((q - p) * np.log(q / p)).sum()), float(chance)
+        return None if self.counts is None else stability(self.counts, counts)
+
+
+def stability(before: np.ndarray, now: np.ndarray) -> tuple[float, float] | None:
+    """The index of two counts over the same bins, int64 (bins,), and what it exceeds by chance once in 1000 columns;
+    None without rows.
+    """
+    if not before.sum() or not now.sum():
+        return None
+    used = (now + before) > 0
+    p, q = before[used] + 0.5, now[used] + 0.5
+    p, q = p / p.sum(), q / q.sum()
+    chance = _chi_square(int(used.sum()) - 1) * (1 / now.sum() + 1 / before.sum())
+    return float(((q - p) * np.log(q / p)).sum()), float(chance)
 
 
 def level(index: tuple[float, float] | None) -> str:
@@ -126,8 +133,7 @@ def _fitted(code: Code, field: TypedColumn, cells: np.ndarray) -> ColumnBins:
         if not len(present):
             return ColumnBins(code.name, np.empty(0), None, np.array([0, missing]))
         there = np.sort(present)  # once, for edges and counts: a table may have tens of thousands of columns
-        tenths = there[np.ceil(_TENTHS * len(there)).astype(np.int64) - 1]
-        edges = np.unique(np.concatenate([there[:1], tenths, np.nextafter(there[-1:], np.inf)]))
+        edges = tenths(there)
         inside = np.diff(np.searchsorted(there, edges))
         return ColumnBins(code.name, edges, None, np.concatenate([inside, [0, missing]]))
     assert field.words is not None
@@ -135,6 +141,12 @@ def _fitted(code: Code, field: TypedColumn, cells: np.ndarray) -> ColumnBins:
     most = [one for one in np.argsort(-often, kind="stable")[:_WORDS].tolist() if often[one]]
     counts = [*often[most], len(present) - often[most].sum(), 0, missing]
     return ColumnBins(code.name, np.empty(0), tuple(field.words[one] for one in most), np.array(counts))
+
+
+def tenths(values: np.ndarray) -> np.ndarray:
+    """Edges of the bins of numbers, from sorted values, at least one."""
+    inner = values[np.ceil(_TENTHS * len(values)).astype(np.int64) - 1]
+    return np.unique(np.concatenate([values[:1], inner, np.nextafter(values[-1:], np.inf)]))
 
 
 class DistributionFile:

@@ -54,10 +54,15 @@ def gain(scores: Numbers, positive: NDArray[np.bool_], depth: float = TOP) -> fl
 
 def ks(scores: Numbers, positive: NDArray[np.bool_]) -> float:
     """The largest distance between the score's distributions in the two classes; at least one row of each."""
+    return ks_at(scores, positive)[0]
+
+
+def ks_at(scores: Numbers, positive: NDArray[np.bool_]) -> tuple[float, float]:
+    """`ks`, and the lowest score of the rows above the place where it is reached."""
     rows, found = counts(scores, positive)
-    gains = found / found[-1]
-    others = (rows - found) / (rows[-1] - found[-1])
-    return float(np.abs(gains - others).max())
+    apart = np.abs(found / found[-1] - (rows - found) / (rows[-1] - found[-1]))
+    place = int(apart.argmax())
+    return float(apart[place]), float(-np.sort(-scores)[max(int(rows[place]), 1) - 1])
 
 
 def curve(scores: Numbers, positive: NDArray[np.bool_]) -> list[dict[str, Any]]:

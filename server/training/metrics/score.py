@@ -65,11 +65,16 @@ class Score:
     def errors(self) -> dict[str, float]:
         return errors.of_classes(*self.arrays())
 
+    @property
+    def logits(self) -> Tensor:
+        """Of all rows, (rows, classes)."""
+        return torch.cat(self._logits)
+
     def margins(self) -> tuple[Floats, Bools]:
         """With two classes: log-odds of the second, float64 (rows,), and True for rows of it."""
-        return margins(torch.cat(self._logits)), torch.cat(self._labels).numpy() == 1
+        return margins(self.logits), torch.cat(self._labels).numpy() == 1
 
     def arrays(self) -> tuple[Probabilities, Classes]:
         """Probabilities of all rows, float64 (rows, classes), and their classes, int64 (rows,)."""
-        probabilities = torch.cat(self._logits).double().softmax(dim=1)
+        probabilities = self.logits.double().softmax(dim=1)
         return probabilities.numpy(), torch.cat(self._labels).numpy()

@@ -223,6 +223,8 @@ REFUSED = [
     "card empty",
     "card unfinished",
     "card run --out file/card.md",
+    "scorecard empty",
+    "scorecard run --out file/page.html",
     "export run --party nobody",
     "export empty --party party1",
     "export run --party party1 --file broken.yaml",

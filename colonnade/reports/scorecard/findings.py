@@ -1,0 +1,254 @@
+"""What the page and the console say of a model's scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from colonnade.common.errors import InputError
+from colonnade.common.parsing.yaml_tree import parse_yaml
+from colonnade.common.run.json_values import is_number
+from colonnade.common.run.numbers import plain
+from colonnade.common.run.run_folder import PartyFolder, RunFolder
+from colonnade.reports.console.summary import positive_of
+from colonnade.reports.decision import decision_of
+from colonnade.reports.records.run import RecordedRun, read_run
+from colonnade.reports.scorecard.scores import RowScores, by_id, read_predictions, read_scores
+from colonnade.reports.words import counted
+from colonnade.server.training.metrics import gains
+from colonnade.server.training.metrics.bands import Bands, Bools, CutOffOutcome, Floats, bands, shift
+from colonnade.server.training.metrics.groups import FEWEST, Disparities, disparities
+
+OTHERS = "(none)"
+"""The group of people of whom the file of groups says nothing."""
+
+
+@dataclass(frozen=True)
+class ScoreScale:
+    """What a reader sees as the score: the probability of a bad, or a scorecard's points, where more is better.
+
+    Args:
+        points, odds: this many points are odds of this many goods a bad, and `pdo` more double them. All 0: none.
+    """
+
+    pdo: float = 0.0
+    points: float = 0.0
+    odds: float = 0.0
+
+    @classmethod
+    def of(cls, tree: Mapping[str, Any]) -> ScoreScale:
+        """The scale of a configuration's protocol."""
+        found = [tree.get(name) for name in ("pdo", "points", "odds")]
+        return cls(*map(float, found)) if all(map(is_number, found)) else cls()  # type: ignore[arg-type]
+
+    @property
+    def factor(self) -> float:
+        return self.pdo / math.log(2)
+
+    @property
+    def offset(self) -> float:
+        return self.points - self.factor * math.log(self.odds)
+
+    @property
+    def name(self) -> str:
+        return "points" if self.pdo else "probability"
+
+    def risk(self, rows: RowScores) -> Floats:
+        """The higher, the likelier a bad: probabilities, or points less than none."""
+        return self.factor * rows.scores - self.offset if self.pdo else rows.probabilities
+
+    def shown(self, risk: Floats) -> Floats:
+        return -risk if self.pdo else risk
+
+    def say(self, risk: float) -> str:
+        return f"{-risk:.0f}" if self.pdo else f"{risk:.4f}"
+
+    def cut(self, given: float) -> float:
+        """The least risk that is refused: points below the cut-off, probabilities from it on."""
+        return float(np.nextafter(-given, np.inf)) if self.pdo else given
+
+
+@dataclass(frozen=True)
+class ScoreFindings:
+    """Of the rows of one part.
+
+    Args:
+        part: test, validation, or the name of a file.
+        bad: name of the class of the bads.
+        cut_off: a risk, and in words where it comes from.
+        before: part with which the scores are compared, and the index with what chance exceeds; None without one.
+        notes: what a reader should know of the files given.
+    """
+
+    run: RecordedRun
+    part: str
+    bad: str
+    scale: ScoreScale
+    rows: RowScores
+    cut_off: tuple[float, str]
+    before: tuple[str, tuple[float, float]] | None
+    groups: Disparities | None
+    notes: tuple[str, ...]
+
+    @cached_property
+    def risk(self) -> Floats:
+        return self.scale.risk(self.rows)
+
+    @property
+    def bads(self) -> Bools:
+        assert self.rows.bad is not None  # refused by `find`
+        return self.rows.bad
+
+    @cached_property
+    def bands(self) -> Bands:
+        return bands(self.risk, self.bads)
+
+    @cached_property
+    def outcome(self) -> CutOffOutcome:
+        return CutOffOutcome.of(self.risk, self.bads, self.cut_off[0])
+
+    @cached_property
+    def ks(self) -> tuple[float, float]:
+        return gains.ks_at(self.risk, self.bads)
+
+    def classes(self) -> tuple[Floats, Floats]:
+        """The scores that are shown, of goods and of bads."""
+        shown = self.scale.shown(self.risk)
+        return shown[~self.bads], shown[self.bads]
+
+
+def find(folder: Path, cut_off: float | None, groups: str, scores: Path | None, labels: str) -> ScoreFindings:
+    """Reads a server's run folder, and files beside it.
+
+    Args:
+        cut_off: in the unit of the scale; None for the run's own decision, else where KS is reached.
+        groups, labels: FILE:COLUMN, or "".
+        scores: a file of predictions, in the place of the run's own scores.
+    """
+    if PartyFolder(folder).ledger.exists() and not RunFolder(folder).run.exists():
+        raise InputError(
+            f"{folder} is a party's own folder: scores are the server's", hint="`colonnade bins` shows a party's bins"
+        )
+    run = read_run(folder)
+    federation, server = _sections(run)
+    positive, key = _positive(run, federation), str((server.get("labels") or {}).get("key") or "id")
+    own, part, scale = RunFolder(folder).scores, "", ScoreScale.of(federation.get("protocol") or {})
+    parts = read_scores(own, positive) if own.exists() else {}
+    if scores is not None:
+        if not labels:
+            raise InputError(f"--scores {scores}: the classes of its ids are needed too", hint="--labels FILE:COLUMN")
+        part = scores.name
+        rows = read_predictions(scores, by_id(labels, "--labels", key), positive, labels.rpartition(":")[0])
+    else:
+        part = next((name for name in ("test", "validation") if name in parts), "")
+        if not part:
+            raise InputError(f"{folder} keeps no scores of test or validation rows", hint=_without(run))
+        rows = parts[part]
+    _refuse_unranked(part, rows, positive)
+    before = next((name for name in ("train", "validation") if name in parts and name != part), "")
+    index = shift(scale.risk(parts[before]), scale.risk(rows)) if before else None
+    at = _cut_off(run, scale, rows, cut_off)
+    named, notes = (None, []) if not groups else _groups(by_id(groups, "--groups", key), rows, groups)
+    found = None if named is None else disparities(named, scale.risk(rows), rows.bad, at[0])  # type: ignore[arg-type]
+    return ScoreFindings(run, part, positive, scale, rows, at, index and (before, index), found, tuple(notes))
+
+
+def _sections(run: RecordedRun) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    try:
+        tree = parse_yaml(run.config)
+        return tree["federation"], tree.get("server") or {}
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError):
+        return {}, {}
+
+
+def _positive(run: RecordedRun, federation: Mapping[str, Any]) -> str:
+    """The second of two classes. Raises InputError for a regression, and for more classes."""
+    classes, numbers = federation.get("classes"), federation.get("task") == "regression" or run.summary.get("targets")
+    count = len(classes) if isinstance(classes, list) else classes
+    if numbers or (count != 2 and count is not None):
+        what = "predicts numbers" if numbers else f"has {count} classes"
+        raise InputError(
+            f"{run.folder}: the run {what}, and a scorecard is of two classes", hint="`colonnade report` reads any run"
+        )
+    found = positive_of(run.summary) or (classes[1] if isinstance(classes, list) else None)
+    if found is None:
+        raise InputError(f"{run.folder}: the run does not say which class is the second", hint="it may not have ended")
+    return str(found)
+
+
+def _without(run: RecordedRun) -> str:
+    if run.summary["status"] != "completed":
+        return "they are written when a run with test or validation rows ends"
+    return (
+        "it was made by an earlier version, or has none of these rows: predict, then name the file: "
+        "--scores predictions.csv --labels FILE:COLUMN"
+    )
+
+
+def _refuse_unranked(part: str, rows: RowScores, positive: str) -> None:
+    count, bad = len(rows.ids), rows.bad
+    if bad is None:
+        raise InputError(f"the classes of the {part} rows are not known", hint="name them: --scores, --labels")
+    if not 0 < bad.sum() < count:
+        which = f"are {positive!r}" if count and bad.all() else f"lack the class {positive!r}"
+        raise InputError(
+            f"all {counted(count, f'{part} row')} {which}: KS, gain and cut-offs need both classes",
+            hint="give more test rows (federation.rows.test), or --scores and --labels of more people",
+        )
+    if not np.ptp(rows.scores):
+        raise InputError(
+            f"all {counted(count, f'{part} row')} have the same score, {plain(rows.probabilities[0])}: nothing can be "
+            "ranked",
+            hint="the model has learned nothing: see `colonnade report`",
+        )
+
+
+def _cut_off(run: RecordedRun, scale: ScoreScale, rows: RowScores, given: float | None) -> tuple[float, str]:
+    risk = scale.risk(rows)
+    if given is not None:
+        low, high = sorted(scale.shown(np.array([risk.min(), risk.max()])).tolist())
+        if not low <= given <= high:
+            raise InputError(
+                f"--cut-off {given:g}: the {scale.name if scale.pdo else 'probabilities'} of these rows lie between "
+                f"{plain(low)} and {plain(high)}",
+                hint="choose one in between",
+            )
+        return scale.cut(given), "as given"
+    if (decision := decision_of(run.summary)) is not None and not scale.pdo:
+        return float(decision["threshold"]), "the run's decision"
+    assert rows.bad is not None
+    return gains.ks_at(risk, rows.bad)[1], "where KS is reached"
+
+
+def _groups(known: Mapping[str, str], rows: RowScores, given: str) -> tuple[list[str], list[str]]:
+    """The group of every row, and notes on ids that only one side knows."""
+    unknown = sum(id not in known for id in rows.ids)
+    if unknown == len(rows.ids):
+        raise InputError(
+            f"--groups {given}: none of its ids is among the {counted(unknown, 'row')} with scores",
+            hint="its ids are written as in the server's table",
+        )
+    named = [known.get(id) or OTHERS for id in rows.ids]
+    notes = []
+    if OTHERS in named:
+        notes.append(f"rows without a group in {given} are the group {OTHERS}")
+    if (beside := len(known) - (len(rows.ids) - unknown)) > 0:
+        notes.append(f"{counted(beside, 'id')} of {given} have no score here and are left out")
+    return named, notes
+
+
+def suppressed_words(found: Disparities) -> list[str]:
+    """Which groups are not shown, and why."""
+    said = []
+    if found.small:
+        said.append(f"Not shown, of fewer than {FEWEST} people: {', '.join(found.small)}.")
+    if found.beside:
+        said.append(f"Not shown, since those could be computed from it and the totals: {', '.join(found.beside)}.")
+    return said
