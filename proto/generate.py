@@ -48,7 +48,7 @@ def generate(into: Path, protos: Path = PROTO) -> None:
     if protoc.main(["protoc", f"-I{PROTO}", f"-I{builtin}", *out, *(f"{name}.proto" for name in BY_HAND)]) != 0:
         raise SystemExit("protoc failed")
     for module in [*into.glob("*_pb2.py"), *into.glob("*_pb2.pyi")]:
-        _make_imports_absolute(module)
+        _tidy(module)
     (into / "__init__.py").write_text("", encoding="utf-8")
 
 
@@ -95,13 +95,17 @@ def _message(kind: type[Message]) -> str:
     return "\n".join([comment, f"message {kind.__name__} {{", *fields, "}\n"])
 
 
-def _make_imports_absolute(module: Path) -> None:
-    """protoc imports sibling modules as top-level ones."""
+def _tidy(module: Path) -> None:
+    """Makes imports of siblings absolute, and takes out the generator's version.
+
+    protoc writes a check that refuses every runtime library older than itself. These modules need none of its news: the
+    tests hold them to the range of versions in pyproject.toml.
+    """
     text = module.read_text(encoding="utf-8")
-    module.write_text(
-        re.sub(r"^import (\w+_pb2)", r"from colonnade.common.wire._generated import \1", text, flags=re.M),
-        encoding="utf-8",
-    )
+    text = re.sub(r"^import (\w+_pb2)", r"from colonnade.common.wire._generated import \1", text, flags=re.M)
+    text = re.sub(r"^# Protobuf Python Version: .*\n|^from .* import runtime_version .*\n", "", text, flags=re.M)
+    text = re.sub(r"^_runtime_version\.ValidateProtobufRuntimeVersion\(.*?^\)\n", "", text, flags=re.M | re.S)
+    module.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
