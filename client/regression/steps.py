@@ -82,6 +82,11 @@ class OwnSteps:
         self._share, self._made = share_of(ctx, cfg, columns), ctx.state.keep("steps", lambda: {"made": 0})
         self._asked = OwnSums(ctx, server, columns.matrix(), weight=columns.weight)
         self._rows = torch.arange(len(ctx.features.values))
+        if cfg.aggregate == "clear" or len(ctx.federation.names) == 1:
+            ctx.warn(
+                f"the server is shown this party's logits of every step: {columns.count} steps span its columns, and "
+                "as many known rows tell all others; policy.blinded refuses that"
+            )
 
     async def round(self, t: int) -> None:
         """Follows the direction and the step of the server, unless it goes on without us."""

@@ -50,6 +50,11 @@ class PolicyConfig(Section):
     min_parties: int | None = Field(
         default=None, ge=1, description="parties in the roster and in every sum; left out, 3 in blinded sums and else 1"
     )
+    blinded: bool = Field(
+        default=False,
+        description="true: the party takes part only where the server is shown sums over parties, and no party's own "
+        "values",
+    )
     recovery: tuple[Recovery, ...] | None = Field(
         default=None,
         min_length=1,
@@ -118,6 +123,8 @@ class PolicyConfig(Section):
         if self.protocols is not None and name not in self.protocols:
             self.object(party, "protocols", ", ".join(self.protocols), name)
         blinded = federation.protocol.blinded
+        if self.blinded and not blinded:
+            self.object(party, "blinded", "true", f"no blinded sums in {name}")
         least = self.min_parties or (_BLINDED if blinded else 1)
         if parties < least:
             self.object(party, "min_parties", least, parties)

@@ -35,10 +35,12 @@ from colonnade.server.protocols import FORESTS, JOINT
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.fusion.joint import Joint
 
+SCORES = ("additive", "hetero_lr")
+"""Protocols whose parties are returned sums over their own columns, and send scores."""
 _HOW = "run it again with --set 'every_party.capture={}', or `capture` in a party's section"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AttackedRun:
     """A run's folder, opened, with its members' data.
 
@@ -92,8 +94,8 @@ class AttackedRun:
 
     @property
     def summed(self) -> bool:
-        """True if the model is a forest: what the server sees of training then follows from the members' states."""
-        return self.protocol in FORESTS
+        """True if parties send sums over their columns or scores: what members see follows from the members' states."""
+        return self.protocol in FORESTS or self.protocol in SCORES
 
     @property
     def opens(self) -> bool:

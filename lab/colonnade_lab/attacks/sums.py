@@ -206,11 +206,11 @@ def read_labels(run: AttackedRun, party: str, known: int, seed: int) -> list[Lab
     used = _used(forest, place)
     if sides:
         seen["its own splits, by how often they are used"] = np.stack(sides, axis=1) * np.sqrt(used)
-    baseline = _scored(own, labels, known, seed)
-    return [LabelsRead(what, _scored(values, labels, known, seed), baseline) for what, values in seen.items()]
+    baseline = scored(own, labels, known, seed)
+    return [LabelsRead(what, scored(values, labels, known, seed), baseline) for what, values in seen.items()]
 
 
-def _scored(values: Floats, labels: Tensor, known: int, seed: int) -> Area:
+def scored(values: Floats, labels: Tensor, known: int, seed: int) -> Area:
     """The median area, over draws of the known labels, of a logistic regression on these."""
     areas = []
     for draw in range(DRAWS):

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
+from colonnade.common.alignment.refusal import refuse_aligned
 from colonnade.common.errors import InputError, nearest
 from colonnade.reports import guarantee
 from colonnade.reports.console.screen import out as console
@@ -23,6 +24,7 @@ from colonnade_lab.attacks import (
     inversion,
     labels,
     membership,
+    scores,
     simulated,
     sums,
 )
@@ -32,7 +34,7 @@ from colonnade_lab.attacks.bounds import Area, clopper_pearson
 from colonnade_lab.attacks.columns.attackers import ATTACKERS, PRODUCTS, ColumnScore, knowledge
 from colonnade_lab.attacks.columns.sight import views
 from colonnade_lab.attacks.inversion import Inversion
-from colonnade_lab.attacks.run import AttackedRun
+from colonnade_lab.attacks.run import SCORES, AttackedRun
 
 _CONFIDENCE = 0.99  # confidence of an audit
 _TARGET = 0  # class of a backdoor
@@ -117,7 +119,7 @@ def _largest(run: AttackedRun) -> float:
 
 def _labels(run: AttackedRun, name: str, options: Options, _place: Path) -> tuple[Any, list[Row]]:
     if run.summed:
-        read = sums.read_labels(run, name, options.labels, options.seed)
+        read = _label_sums(run, name, options)
         told: list[Row] = [
             (one.what, f"AUC {_area(one.area)}", f"AUC {_area(one.baseline)} without messages") for one in read
         ]
@@ -136,6 +138,12 @@ def _labels(run: AttackedRun, name: str, options: Options, _place: Path) -> tupl
         rows.append(("the public first head, first batch", named, f"{by_head.chance:.2%}"))
     head = None if by_head is None else vars(by_head)
     return {"best": every[0] if every else None, "all": every, "public_head": head}, rows
+
+
+def _label_sums(run: AttackedRun, name: str, options: Options) -> list[sums.LabelsRead]:
+    if run.protocol in SCORES:
+        return scores.read_labels(scores.replayed(run), name, options.labels, options.seed)
+    return sums.read_labels(run, name, options.labels, options.seed)
 
 
 def _inversion(run: AttackedRun, name: str, options: Options, place: Path) -> tuple[Any, list[Row]]:
@@ -271,8 +279,11 @@ def _audit(run: AttackedRun, _names: tuple[str, ...], options: Options, _place: 
 
 def _columns(run: AttackedRun, names: tuple[str, ...], options: Options, _place: Path) -> Found:
     """Runs five attackers on every party's columns, or on all together if sums are blinded; or reads sums over bins."""
-    if run.summed:
+    if run.protocol in SCORES and not options.active:
+        return _scored_columns(run, names, options)
+    if run.summed and run.protocol not in SCORES:
         return _summed_columns(run, names, options)
+    refuse_aligned(run.config.federation.align, "this attack")
     if options.active:
         raise InputError(
             f"--active: {run.protocol} has no vectors to choose", hint="take a run of secureboost, or hijack"
@@ -324,6 +335,21 @@ def _summed_columns(run: AttackedRun, names: tuple[str, ...], options: Options) 
             shares = (one.found, one.by_sums, one.by_sides, one.base)
             table.add_row(name, one.name, str(one.bins), *map(_percent, shares))
     return {"active": False, "seen": seen}, table
+
+
+def _scored_columns(run: AttackedRun, names: tuple[str, ...], options: Options) -> Found:
+    """Regresses every party's encoded columns on what the server saw of all rows' scores."""
+    heads = ("columns of", "columns", "directions", "R2 in their span", "R2 by known rows", "without messages", "blind")
+    table = Table(*heads, title="columns, from sums of scores (laid open: R2 of .99)")
+    seen: dict[str, Any] = {}
+    for name in names:
+        one = scores.read_columns(scores.replayed(run), name, options.known, options.seed)
+        seen[name] = vars(one)
+        found, base = (
+            f"{mean:.3f} ({count} open)" for mean, count in ((one.found, one.open), (one.base, one.base_open))
+        )
+        table.add_row(name, str(one.columns), str(one.directions), f"{one.span:.3f}", found, base, str(one.blind))
+    return {"known": options.known, "seed": options.seed, "seen": seen}, table
 
 
 def interval(found: float, trials: int) -> tuple[float, float]:
@@ -446,7 +472,7 @@ KINDS: Mapping[str, Kind] = {
         _by_party("labels, from one batch alone", ("field, epoch", "labels named", "clusters", "chance"), _batches,
                   lambda _run, _options: {})
     ),
-    "columns": Kind(_columns),
+    "columns": Kind(_columns, aligned=True),
     "whitebox": Kind(
         _by_party("inversion by the party's own model, from responses after training", _INVERTED, _whitebox, _known),
         captured=False,

@@ -9,11 +9,13 @@ import subprocess
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from benchmarks import drill as killed
+from benchmarks import drill as drills
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.models.vector_free import Share
 from colonnade.common.parsing.file import load
 from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.common.run.json_lines import read_lines
@@ -22,7 +24,7 @@ from colonnade.common.run.state import State
 from colonnade.server.training.trees.forest import Forest
 from tests.cli.run.test_up import UNHURRIED, events, finish, processes_of, start, summary_of, wait_for_round, write
 from tests.support import warm
-from tests.support.federation import federate
+from tests.support.federation import Outcome, federate
 from tests.support.household import colonnade
 from tests.support.patience import PATIENCE
 
@@ -33,9 +35,9 @@ VIMADMM = {"name": "vimadmm", "embedding": 16, "tau": 3}
 
 def test_a_short_drill(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything at once is killed; see `make drill` for the long one. A party: the next test. A server: the last."""
-    monkeypatch.setattr(killed, "ROUNDS", 18)
-    monkeypatch.setattr(killed, "SETS", (*killed.SETS, "federation.epochs=3", "federation.parties=2"))
-    assert killed.drill(1, random.Random(4), ("all",), warm.Popen) == 0
+    monkeypatch.setattr(drills, "ROUNDS", 18)
+    monkeypatch.setattr(drills, "SETS", (*drills.SETS, "federation.epochs=3", "federation.parties=2"))
+    assert drills.drill(1, random.Random(4), ("all",), warm.Popen) == 0
     assert "1 of 1 survived (all 1)" in capsys.readouterr().out
 
 
@@ -103,14 +105,21 @@ def test_a_party_that_crashes_amid_blinded_sums_comes_back_and_everyone_gets_new
     assert summary_of(out)["status"] == "completed"
 
 
-def test_a_party_killed_inside_a_tree_grows_the_forest_of_an_unbroken_run(tmp_path: Path) -> None:
-    """Bit by bit: the tree is begun anew, with other secrets."""
-    more = {"parties": 2, "rounds": 4, "epochs": 0, "checkpoint": {"rounds": 1}, "rows": {"train": 400}}
-    file, out = write(tmp_path, {"name": "secureboost", "depth": 3}, **more), tmp_path / "run"
+def killed(folder: Path, protocol: dict, kind: str) -> tuple[Path, Outcome]:
+    """A run whose second party is killed in its third round, when it has sent a message of a kind; and an unbroken one.
+
+    Returns the first one's folder.
+    """
+    file, out, data = folder / "cells.yaml", folder / "run", {"source": "sklearn", "name": "breast_cancer"}
+    federation = {"id": "cells", "parties": 3, "classes": 2, "rounds": 4, "batch": 64, "stop": "none"}
+    file.write_text(json.dumps({
+        "federation": {**federation, "protocol": protocol, "checkpoint": {"rounds": 1}},
+        "server": {"labels": data}, "every_party": {"data": {**data, "split": "columns"}},
+    }))  # fmt: skip
     process = start("up", file, "--out", out, *UNHURRIED)
     wait_for_round(out, 2, process)
     ledger, deadline = out / "parties" / "party2" / "ledger.jsonl", time.monotonic() + PATIENCE
-    while not any(line.get("kind") == "Sums" and line["round"] == 3 for line in read_lines(ledger)):
+    while not any(line.get("kind") == kind and line["round"] == 3 for line in read_lines(ledger)):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     processes_of(process)["party2"].kill()
@@ -118,12 +127,29 @@ def test_a_party_killed_inside_a_tree_grows_the_forest_of_an_unbroken_run(tmp_pa
     assert process.returncode == 0, output
     (resume,) = events(out, "resume")
     assert resume["round"] in (1, 2) and [event["round"] for event in events(out, "round")][2] == resume["round"] + 1
-    config, run = load(file), RunFolder(out)
-    owner = Owner(SERVER, run.number() or "", config.federation.lasting_hashes())
-    kept = State(Checkpoints(run.member(SERVER).checkpoints).load(4, owner)).keep("forest", lambda: Forest(2, 0))
-    whole = federate(config).server.state["forest"].state()
-    assert all(torch.equal(kept.state()["nodes"][name], nodes) for name, nodes in whole["nodes"].items())
-    assert kept.state()["records"] == whole["records"]
+    return out, federate(load(file))
+
+
+def kept(out: Path, member: str, round: int) -> State:
+    run, config = RunFolder(out), load(out / "config.yaml")
+    owner = Owner(member, run.number() or "", config.federation.lasting_hashes())
+    return State(Checkpoints(run.member(member).checkpoints).load(round, owner))
+
+
+def test_a_party_killed_inside_a_tree_grows_the_forest_of_an_unbroken_run(tmp_path: Path) -> None:
+    """Bit by bit: the tree is begun anew, with other secrets."""
+    out, whole = killed(tmp_path, {"name": "secureboost", "depth": 3}, "Sums")
+    forest, expected = kept(out, SERVER, 4).keep("forest", lambda: Forest(3, 0)), whole.server.state["forest"].state()
+    assert all(torch.equal(forest.state()["nodes"][name], nodes) for name, nodes in expected["nodes"].items())
+    assert forest.state()["records"] == expected["records"]
+
+
+def test_a_party_killed_inside_a_step_has_the_coefficients_of_an_unbroken_run(tmp_path: Path) -> None:
+    """Bit by bit: under other keys and masks the step is the same."""
+    out, whole = killed(tmp_path, {"name": "hetero_lr"}, "MaskedSums")
+    for name, ctx in whole.clients.items():
+        share = kept(out, name, 4).keep("coefficients", lambda: Share(np.zeros((10, 1)), 30, 1.0))
+        assert share.at.any() and np.array_equal(share.at, ctx.state["coefficients"].at)
 
 
 def test_a_delayed_answer_of_a_session_that_is_over_is_not_sent_in_the_next(tmp_path: Path) -> None:
