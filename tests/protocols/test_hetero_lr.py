@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
 from colonnade.client.protocols.hetero_lr import model_of
@@ -85,10 +86,15 @@ def test_sums_in_the_clear_give_the_same_coefficients() -> None:
     np.testing.assert_allclose(coefficients(run(aggregate="clear")), coefficients(logistic()), atol=1e-4)
 
 
-def test_class_weights_weigh_the_loss() -> None:
-    outcome = run("server.class_weights=[3.0, 1.0]")
+def test_weights_of_classes_and_rows_weigh_the_loss(tmp_path: Path) -> None:
+    labels = load_breast_cancer().target
+    weights = np.random.default_rng(0).choice([0, 0.5, 1, 4], len(labels))
+    np.savetxt(tmp_path / "y.csv", np.c_[labels, weights], fmt="%g", delimiter=",", header="y,w", comments="")
+    given = f"server.labels={{source: csv, path: {tmp_path}/y.csv, label: y, weight: w}}"
+    outcome = run("server.class_weights=[3.0, 1.0]", given)
     x, y = joined(outcome)
-    theirs = LogisticRegression(C=1.0, class_weight={0: 3.0, 1: 1.0}, tol=1e-10, max_iter=1000).fit(x, y)
+    theirs = LogisticRegression(C=1.0, class_weight={0: 3.0, 1: 1.0}, tol=1e-10, max_iter=1000)
+    theirs.fit(x, y, sample_weight=weights[outcome.server.schedule.partition.train.numpy()])
     np.testing.assert_allclose(coefficients(outcome), theirs.coef_, atol=2e-3)
 
 
