@@ -28,6 +28,7 @@ from colonnade.reports.explanation import keep as keeping
 from colonnade.reports.explanation.findings import Findings, measure
 from colonnade.reports.explanation.keep import Keep
 from colonnade.reports.explanation.page import Maps, html, numbers
+from colonnade.reports.explanation.shapes_page import shapes_html
 from colonnade.reports.explanation.trained import Trained, open_run
 
 Say = Callable[[str], object]
@@ -108,9 +109,13 @@ def _write_owned(trained: Trained, into: RunFolder) -> Iterator[Path]:
         elif isinstance(part := trained.locals[name], ShapeSum):
             own = {kind: sorted(each, key=lambda one: -one["importance"]) for kind, each in part.described().items()}
         content = {"party": name, "federation": trained.config.federation.id, "round": trained.round, **own}
-        path = RunFolder(folder).explained
-        write_text(path, json.dumps(content, indent=2) + "\n")
-        yield path
+        own_folder = RunFolder(folder)
+        write_text(own_folder.explained, json.dumps(content, indent=2) + "\n")
+        yield own_folder.explained
+        if forest is None:
+            title = f"{trained.config.federation.id}: the shapes of {name}, for its own eyes"
+            write_text(own_folder.explained_page, shapes_html(title, own["columns"], own["pairs"]))
+            yield own_folder.explained_page
 
 
 def own_columns(

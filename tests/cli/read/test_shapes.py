@@ -72,7 +72,9 @@ def test_names_and_points_are_in_the_partys_own_file_alone(finished: Case, tmp_p
     assert {one["column"] for one in own["columns"]} == {"age", "colour"}
     assert [one["columns"] for one in own["pairs"]] == [["age", "colour"]]
     assert all(one["importance"] > 0.1 for one in own["columns"])
-    assert [path.parent.name for path in explained.owned] == ["shop", "bank"]
+    assert [path.parent.name for path in explained.owned] == ["shop", "shop", "bank", "bank"]
+    page = (tmp_path / "parties" / "shop" / "explain.html").read_text()
+    assert page.count("<svg") == 3 and all(said in page for said in ("age (", "colour (", "age x colour (", "green"))
 
 
 def test_the_exported_parts_predict_what_the_run_predicts(finished: Case, tmp_path: Path) -> None:
