@@ -14,22 +14,24 @@ from torch import Tensor
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.sums.session import PartySums
 from colonnade.client.training.trees.bins import BinnedTable, Binning, binned, directions
-from colonnade.common.contracts.boosting import scores_of
 from colonnade.common.contracts.prediction import SPLITS
 from colonnade.common.conversation.conversation import SERVER, Link
-from colonnade.common.encryption.clear import in_groups
-from colonnade.common.encryption.linear import Whole, keystream
-from colonnade.common.encryption.messages import BLOCK, FALLING, MISSING, RISING, WIDEST, WORDS, Masks
+from colonnade.common.encryption.clear import sums_of_groups
+from colonnade.common.encryption.linear import Bins, Whole, keystream
+from colonnade.common.encryption.messages import FALLING, MISSING, RISING, WIDEST, WORDS, Masks
 from colonnade.common.encryption.parameters import SumSize
 from colonnade.common.encryption.ring import Words
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging.message import Message
 from colonnade.common.privacy.sum_noise import discrete_gaussian
 from colonnade.common.protocols.secureboost import (
+    CELLS,
     Config,
+    Nodes,
     Sides,
     Sums,
     Wanted,
+    digits,
     levels,
     splits_at,
     splits_in,
@@ -42,8 +44,8 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Answers with sums over its bins, and with the sides of the splits that it is asked for."""
     table, asked = binned(ctx, most=cfg.bins, least=cfg.least), Asked(ctx)
     matrix = table.one_hot(ctx.schedule.partition.train)
-    encrypted, nodes = cfg.gradients == "encrypted", _Nodes(scores_of(ctx.federation))
-    sums = PartySums(ctx, server, matrix, encrypted=encrypted)
+    encrypted = cfg.gradients == "encrypted"
+    sums, below = PartySums(ctx, server, matrix, encrypted=encrypted), ClearSums(ctx, server, matrix, cfg)
     column_kinds = _kinds(table.columns, directions(ctx, table.columns))
     rounds, most = ctx.schedule.rounds, levels(cfg)
     vectors = ctx.answers("vectors", rounds * vectors_in(ctx.federation, cfg))
@@ -59,10 +61,13 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
                     if (level := _next(came, level + 1)) == most:
                         raise ContractError(SERVER, "Masks", "level", f"at most {most - 1}", str(level))
                     vectors.take(_few(came.d.shape[1], came, "d", vectors_at(level, ctx.federation, cfg)))
-                    clear = {} if encrypted else nodes.of_level(came)
-                    if (answer := await sums.add_up(t, came, **clear)) is None:
+                    if encrypted or not level:
+                        answer = await sums.add_up(t, came, None if encrypted else below.keep)
+                        y = None if answer is None else answer.end()
+                    else:
+                        y = await below.add_up(t, came)
+                    if y is None:
                         break
-                    y = answer.end()
                     if cfg.noise:
                         unit = np.uint64(sums.size.step if encrypted else 1)
                         y += unit * _noise(ctx, cfg, sums.size, (t, level), y.shape)
@@ -75,7 +80,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
                     splits.take(_few(len(came.columns), came, "columns", splits_at(level, ctx.federation, cfg)))
                     new = asked.read(came, table)
                     rows = torch.arange(len(table.codes))
-                    for number, block in enumerate(torch.split(rows, BLOCK)):
+                    for number, block in enumerate(torch.split(rows, CELLS)):
                         s = torch.from_numpy(np.packbits(asked.of(table.codes[block.numpy()], new).T, axis=1))
                         await server.send(Sides(t, level, number, ctx.release(s, rows=block)))  # 6
 
@@ -99,27 +104,39 @@ def _kinds(columns: Sequence[Binning], rising: Mapping[int, int]) -> list[int]:
     ]
 
 
-class _Nodes:
-    """What travels in the clear: the vectors of a round's root, and below it the node of every row."""
+class ClearSums:
+    """Sums below the root in the clear, where the node of every row travels in the place of vectors."""
 
-    def __init__(self, trees: int) -> None:
-        self._trees, self._root = trees, dict[int, Whole]()  # by block
+    def __init__(self, ctx: ClientContext, server: Link, matrix: Bins, cfg: Config) -> None:
+        self._server, self._matrix, self._root = server, matrix, list[Whole]()
+        self._blocks, self._digits = torch.split(ctx.schedule.partition.train, CELLS), digits(ctx.federation, cfg)
 
-    def of_level(self, masks: Masks) -> dict[str, Any]:
-        """Arguments of `PartySums.add_up`."""
-        nodes = masks.d.shape[1] // 2
+    def keep(self, c: Whole) -> None:
+        """Keeps the next rows' gradients and Hessians, those of the root, int64 (rows, 2 outputs)."""
+        if sum(map(len, self._root)) == self._matrix.shape[1]:  # of the round before
+            self._root.clear()
+        self._root.append(c)
 
-        def root(number: int, c: Whole) -> Whole:
-            self._root[number] = c
-            return c
-
-        def below(number: int, c: Whole) -> Whole:
-            try:
-                return in_groups(self._root[number], c, nodes)
-            except InputError as wrong:
-                raise ContractError(SERVER, "Vectors", "c", "nodes of the level", str(wrong)) from None
-
-        return {"read": below, "wide": self._trees} if masks.level else {"read": root}
+    async def add_up(self, round: int, masks: Masks) -> Words | None:
+        """The sums of a level, (bins, vectors); None if the server has moved on."""
+        groups, numbers = masks.d.shape[1] // 2, np.concatenate(self._root)
+        self._root, first, outputs = [numbers], 0, numbers.shape[1] // 2
+        found = np.zeros((self._matrix.shape[0], 2 * groups), np.int64)
+        for block, rows in enumerate(self._blocks):
+            came = await self._server.recv(Nodes, round, cells=len(rows), outputs=outputs, digits=self._digits)
+            if came is None:
+                return None
+            if (came.level, came.block) != (masks.level, block):
+                expected, got = f"level {masks.level}, block {block}", f"level {came.level}, block {came.block}"
+                raise ContractError(SERVER, "Nodes", "block", expected, got)
+            n = np.ascontiguousarray(came.n.numpy())
+            places = n.view(f"<u{self._digits}")[..., 0].astype(np.int64) - 1
+            if (largest := int(places.max(initial=-1)) + 1) > groups:
+                raise ContractError(SERVER, "Nodes", "n", f"nodes of the level, at most {groups}", str(largest))
+            last = first + len(rows)
+            found += sums_of_groups(self._matrix.rows(first, last), numbers[first:last], places, groups)
+            first = last
+        return found.view(np.uint64)
 
 
 class Asked:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from scipy.sparse import csc_array
 
 from colonnade.common.encryption.linear import Answer, Hint, PartyMatrix, Sender, VectorKeys, Whole
 from colonnade.common.encryption.parameters import DEGREE, SumSize
@@ -35,6 +36,25 @@ def in_groups(numbers: Whole, places: Whole, groups: int) -> Whole:
         place = places[at, output]
         found[at, place], found[at, groups + place] = numbers[at, output], numbers[at, outputs + output]
     return found
+
+
+def sums_of_groups(block: csc_array, numbers: Whole, places: Whole, groups: int) -> Whole:
+    """Sums of these vectors over bins, int64 (bins, 2 groups), from the rows of groups alone.
+
+    Args:
+        block: one-hot columns of the rows, with a 1 in each column of the table (linear.py, `Bins`).
+        numbers, places, groups: as of `in_groups`.
+    """
+    outputs, bins = places.shape[1], block.shape[0]
+    found, of_row = np.zeros((bins, 2, groups), np.int64), block.indices.reshape(len(numbers), -1)
+    for output in range(outputs):
+        at = np.flatnonzero(places[:, output] >= 0)
+        index = (of_row[at] * groups + places[at, output, None].astype(np.int32)).ravel()
+        ends = np.arange(0, index.size + 1, of_row.shape[1], dtype=np.int32)
+        by_group = csc_array((np.ones(index.size, np.int64), index, ends), shape=(bins * groups, len(at)))
+        both = np.ascontiguousarray(numbers[at][:, [output, outputs + output]])
+        found += (by_group @ both).reshape(bins, groups, 2).transpose(0, 2, 1)
+    return found.reshape(bins, 2 * groups)
 
 
 class ClearSender(Sender):

@@ -84,11 +84,7 @@ class Masks(ServerMessage):
 
 @message
 class Vectors(ServerMessage):
-    """Server to party: c of a block of training rows, int64 (rows, vectors): gradients' vectors, then Hessians'.
-
-    In the clear, below the root, instead the number of each row's node among those of the level that are asked about,
-    or -1, int64 (rows, outputs): their gradients are those of the root.
-    """
+    """Server to party: c of a block of training rows, int64 (rows, vectors): gradients' vectors, then Hessians'."""
 
     alike: ClassVar[Alike | None] = Alike(("c",), key=("level", "block"))
 

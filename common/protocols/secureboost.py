@@ -26,7 +26,7 @@ of columns stay hidden, the order of their values does not (docs/protocols/secur
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -38,8 +38,10 @@ from colonnade.common.encryption.messages import BLOCK, SUMMED, WIDEST, sum_limi
 from colonnade.common.encryption.parameters import SumSize
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.fields import Released, Tensor
-from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 
+CELLS = 16 * BLOCK
+"""Rows of a block of nodes or sides."""
 NOISY_BITS = 10
 """Of a gradient in sums with noise, at most."""
 
@@ -71,6 +73,22 @@ class Config(BoostedConfig):
     def bits_of(self, size: SumSize) -> int:
         """With noise few enough that it has room in the range too: finer ones would be lost in it."""
         return min(size.precision - 1, NOISY_BITS) if self.noise else super().bits_of(size)
+
+
+@message
+class Nodes(ServerMessage):
+    """Server to party, in the clear and below the root, in the place of vectors: the node of each row of a block.
+
+    Args:
+        n: the node's number among those that the level asks about, from 1, or 0: for each output digits to base 256,
+            the lowest first, uint8 (cells, outputs, digits).
+    """
+
+    alike: ClassVar[Alike | None] = Alike(("n",), key=("level", "block"))
+
+    level: int
+    block: int
+    n: Annotated[Tensor, TensorSpec("cells", "outputs", "digits", dtype="uint8")]
 
 
 @message
@@ -124,6 +142,11 @@ def vectors_in(federation: FederationConfig, config: Config) -> int:
     return sum(vectors_at(level, federation, config) for level in range(levels(config)))
 
 
+def digits(federation: FederationConfig, config: Config) -> int:
+    """Bytes of the number of a node that a level asks about, or of none."""
+    return 1 if vectors_at(levels(config) - 1, federation, config) < 2 * 256 else 2
+
+
 def splits_in(federation: FederationConfig, config: Config) -> int:
     """Splits of a round, at most."""
     return sum(splits_at(level, federation, config) for level in range(levels(config)))
@@ -136,7 +159,10 @@ def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
         **sum_limits(federation, vectors_at(last, federation, config)),
         "records": splits_at(last, federation, config),
         "left": WIDEST // 8,
-        "bytes": BLOCK // 8,
+        "bytes": CELLS // 8,
+        "cells": CELLS,
+        "outputs": scores_of(federation),
+        "digits": digits(federation, config),
     }
 
 
@@ -166,7 +192,7 @@ CONTRACT = Contract(
     title="SecureBoost: boosted trees, from encrypted sums over the parties' bins",
     source="Cheng et al. 2021; Chen and Guestrin 2016",
     config=Config,
-    messages=(*SUMMED, Sums, Wanted, Sides),
+    messages=(*SUMMED, Nodes, Sums, Wanted, Sides),
     limits=limits,
     exchange=Exchange("histograms", "questions"),
     in_step=True,

@@ -111,7 +111,7 @@ TestSecureBoost = conformance(
         needs_all=True,
         unused=("HintPart",),
         fresh=("BinCounts", "Nonces"),
-        free=("columns", "degree", "rows", "vectors", "bins", "records", "bytes"),
+        free=("columns", "degree", "rows", "vectors", "bins", "records", "bytes", "cells"),
         sets=("federation.rows.train=600",),
     ),
     gradients="clear",

@@ -31,7 +31,7 @@ from colonnade.common.errors import ConfigError, ContractError, InputError
 from colonnade.common.messaging.message import Message, schema
 from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.parsing.file import parse
-from colonnade.common.protocols.secureboost import Sides, Sums, Wanted
+from colonnade.common.protocols.secureboost import Nodes, Sides, Sums, Wanted
 from colonnade.common.run.state import State
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.trees.forest import Forest
@@ -369,9 +369,11 @@ def scripted(
             await clients.broadcast(Nonces(t, torch.cat([own, *(each.nonce[None] for each in shapes.values())])))
             for level in range(levels):
                 await clients.broadcast(Masks(t, level, torch.zeros(0, vectors, dtype=torch.int64)))
-                for block in torch.split(ctx.schedule.partition.train, 1 << 14):
-                    wide = 1 if level else vectors
-                    await clients.broadcast(Vectors(t, level, 0, torch.full((len(block), wide), node)))
+                rows = len(ctx.schedule.partition.train)
+                if level:
+                    await clients.broadcast(Nodes(t, level, 0, torch.full((rows, 1, 1), node, dtype=torch.uint8)))
+                else:
+                    await clients.broadcast(Vectors(t, level, 0, torch.zeros(rows, vectors, dtype=torch.int64)))
                 await clients.collect(Sums, t, ctx.quorum)
             await ask(ctx, clients, t)
 
@@ -431,8 +433,8 @@ def test_a_party_answers_no_more_than_twice_what_the_trees_need(tmp_path: Path) 
 
 
 def test_a_node_that_the_level_does_not_have_is_refused() -> None:
-    with pytest.raises(ContractError, match=r"Vectors\.c.*nodes of the level"):
-        run(CLEAR, instead={"server": scripted(2, nothing, node=1)})
+    with pytest.raises(ContractError, match=r"Nodes\.n.*at most 1, got 2"):
+        run(CLEAR, instead={"server": scripted(2, nothing, node=2)})
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from hashlib import sha256
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.sums.session import PartySums
 from colonnade.common.conversation.conversation import SERVER, Link
-from colonnade.common.encryption.linear import PartyMatrix, Whole
+from colonnade.common.encryption.linear import PartyMatrix
 from colonnade.common.encryption.messages import (
     NONCE,
     PROBE,
@@ -77,7 +76,7 @@ class OwnSums:
         if masks is None:
             return False
         received = sha256(masks.d.numpy().tobytes())
-        answer = await self._sums.add_up(round, masks, _hashed(received.update))
+        answer = await self._sums.add_up(round, masks, received.update)
         if answer is None:
             return False
         probe = ProbeAnswer(self._sums.size, self._sums.public, answer, received.digest())
@@ -91,11 +90,3 @@ class OwnSums:
             raise ContractError(SERVER, "ProbeSeed", "seed", "that of the vectors before", str(wrong)) from None
         await self._server.send(ProbeSums(round, self._ctx.release(torch.from_numpy(y.view(np.int64)))))
         return True
-
-
-def _hashed(update: Callable[[bytes], None]) -> Callable[[int, Whole], Whole]:
-    def read(_number: int, c: Whole) -> Whole:
-        update(c.tobytes())
-        return c
-
-    return read

@@ -72,25 +72,24 @@ class PartySums:
         self._holder = holder
         return True
 
-    async def add_up(
-        self, round: int, masks: Masks, read: Callable[[int, Whole], Whole] | None = None, wide: int = 0
-    ) -> Answer | None:
+    async def add_up(self, round: int, masks: Masks, look: Callable[[Whole], object] | None = None) -> Answer | None:
         """Receives the vectors of a level, and adds them up over the bins; None if the server has moved on.
 
         Args:
-            read: makes the vectors of a block, int64 (rows, vectors), of its number and of what the server sent.
-            wide: columns of that; 0 for as many as vectors.
+            look: is shown what the server sends, int64 (rows, vectors), block by block.
         """
         assert self._holder is not None  # opened before
         answer, count = self._holder.begin(masks.d.numpy().view(np.uint64)), masks.d.shape[1]
         for number, block in enumerate(self._blocks):
-            came = await self._server.recv(Vectors, round, rows=len(block), vectors=wide or count)
+            came = await self._server.recv(Vectors, round, rows=len(block), vectors=count)
             if came is None:
                 return None
             if (came.level, came.block) != (masks.level, number):
                 expected, got = f"level {masks.level}, block {number}", f"level {came.level}, block {came.block}"
                 raise ContractError(SERVER, "Vectors", "block", expected, got)
-            c = came.c.numpy() if read is None else read(number, came.c.numpy())
+            c = came.c.numpy()
+            if look is not None:
+                look(c)
             answer.add(c.view(np.uint64))
         return answer
 

@@ -70,28 +70,22 @@ class SumSession:
                 parts[name].append(answer.h.numpy())
         self.hints = {name: Hint(np.concatenate(each).view(np.uint64)) for name, each in parts.items()}
 
-    async def send(
-        self,
-        round: int,
-        level: int,
-        count: int,
-        vectors: Callable[[int, int], Whole],
-        instead: Callable[[int, int], Whole] | None = None,
-    ) -> VectorKeys:
+    async def begin(self, round: int, level: int, count: int) -> VectorKeys:
+        """Fresh secrets of `count` vectors, whose masks every party is sent."""
+        keys = self.sender.keys(count)
+        await self._clients.broadcast(Masks(round, level, torch.from_numpy(keys.dummy.view(np.int64))))
+        return keys
+
+    async def send(self, round: int, level: int, count: int, vectors: Callable[[int, int], Whole]) -> VectorKeys:
         """3: sends vectors to every party; returns their secrets.
 
         Args:
             count: of the vectors.
             vectors: those of the rows `first` to `last`, int64 (last - first, count).
-            instead: what travels in their place, if anything does, int64 (last - first, ...).
         """
-        keys = self.sender.keys(count)
-        await self._clients.broadcast(Masks(round, level, torch.from_numpy(keys.dummy.view(np.int64))))
+        keys = await self.begin(round, level, count)
         for number, first in enumerate(range(0, self.size.rows, BLOCK)):
             last = min(first + BLOCK, self.size.rows)
-            if instead is None:
-                c = self.sender.encrypt(keys, vectors(first, last), first // DEGREE).view(np.int64)
-            else:
-                c = instead(first, last)
+            c = self.sender.encrypt(keys, vectors(first, last), first // DEGREE).view(np.int64)
             await self._clients.broadcast(Vectors(round, level, number, torch.from_numpy(c)))
         return keys

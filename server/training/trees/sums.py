@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from colonnade.common.contracts.prediction import SPLITS
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
-from colonnade.common.encryption.messages import BLOCK, FALLING, KINDS, MISSING, RISING, WIDEST, WORDS, BinCounts
+from colonnade.common.encryption.linear import VectorKeys
+from colonnade.common.encryption.messages import FALLING, KINDS, MISSING, RISING, WIDEST, WORDS, BinCounts
 from colonnade.common.errors import ContractError, InputError
-from colonnade.common.protocols.secureboost import Config, Sides, Sums, Wanted
+from colonnade.common.protocols.secureboost import CELLS, Config, Nodes, Sides, Sums, Wanted, digits
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.sums.session import SumSession
 from colonnade.server.training.trees.forest import AskedSplit, Forest
@@ -64,8 +65,10 @@ class TreeSums:
         Raises:
             ContractError: a party's answer does not decrypt, or is of other bins.
         """
-        nodes = None if self.cfg.gradients == "encrypted" or not level else lambda a, b: query.places[a:b]
-        keys = await self._opened.send(round, level, 2 * query.groups, query.vectors, nodes)
+        if self.cfg.gradients == "encrypted" or not level:
+            keys = await self._opened.send(round, level, 2 * query.groups, query.vectors)
+        else:
+            keys = await self._nodes(round, level, query)
         answers = await self.clients.collect(Sums, round, self.ctx.quorum, vectors=2 * query.groups)
         self._refuse_missing(answers)
         found = []
@@ -81,6 +84,14 @@ class TreeSums:
                 raise ContractError(name, "Sums", "y", "sums of its hint and our vectors", str(wrong)) from None
         return found
 
+    async def _nodes(self, round: int, level: int, query: Query) -> VectorKeys:
+        keys, width = await self._opened.begin(round, level, 2 * query.groups), digits(self.ctx.federation, self.cfg)
+        numbers = (query.places + 1).astype(f"<u{width}")
+        places = torch.from_numpy(numbers.view(np.uint8).reshape(*numbers.shape, width))
+        for number, some in enumerate(torch.split(places, CELLS)):
+            await self.clients.broadcast(Nodes(round, level, number, some))
+        return keys
+
     async def sides(self, round: int, level: int, wanted: Mapping[int, Sequence[AskedSplit]]) -> None:
         """5 and 6: teaches the forest on which side of new records every row is."""
         rows, names = self.forest.rows, [self._names[party] for party in wanted]
@@ -93,8 +104,8 @@ class TreeSums:
         asked = {self._names[party]: _wanted(round, level, known[party], records) for party, records in wanted.items()}
         await self.clients.broadcast(asked)
         blocks: dict[str, list[NDArray[np.uint8]]] = {name: [] for name in names}
-        for number, first in enumerate(range(0, rows, BLOCK)):
-            wide = -(-min(BLOCK, rows - first) // 8)
+        for number, first in enumerate(range(0, rows, CELLS)):
+            wide = -(-min(CELLS, rows - first) // 8)
             answers = await self.clients.collect(Sides, round, self.ctx.quorum, among=names, bytes=wide)
             self._refuse_missing(answers, names)
             for name, answer in answers.items():

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array
 from scipy.stats import chisquare
 
-from colonnade.common.encryption.clear import ClearHolder, ClearSender
+from colonnade.common.encryption.clear import ClearHolder, ClearSender, in_groups, sums_of_groups
 from colonnade.common.encryption.linear import Bins, Hint, Holder, PartyMatrix, Sender, VectorKeys, public_matrix
 from colonnade.common.encryption.parameters import DEGREE, SumSize
 from colonnade.common.errors import InputError
@@ -73,6 +73,24 @@ def test_encrypted_sums_are_the_clear_ones(
     want = matrix.rows(0, rows).astype(np.int64) @ values
     assert np.array_equal(Pair(size, matrix).sums(values, DEGREE), want)
     assert np.array_equal(Pair(size, matrix, clear=True).sums(values, DEGREE), want)
+
+
+@given(
+    rows=st.integers(1, 50), counts=st.lists(st.integers(1, 9), min_size=1, max_size=3), outputs=st.integers(1, 3),
+    groups=st.integers(1, 5), seed=st.integers(0, 2**32),
+)  # fmt: skip
+def test_sums_of_groups_are_those_of_their_vectors(
+    rows: int, counts: list[int], outputs: int, groups: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    block = bins(rng, rows, counts).rows(0, rows)
+    numbers = rng.integers(-(2**40), 2**40, (rows, 2 * outputs))
+    owner = rng.integers(outputs, size=groups)  # every group is of one output
+    places = np.stack([
+        rng.choice(np.append(np.flatnonzero(owner == output), -1), rows) for output in range(outputs)
+    ], axis=1)  # fmt: skip
+    want = block @ in_groups(numbers, places, groups)
+    assert np.array_equal(sums_of_groups(block, numbers, places, groups), want)
 
 
 @pytest.fixture(scope="module")
