@@ -76,7 +76,7 @@ class OwnSums:
         if masks is None:
             return False
         received = sha256(masks.d.numpy().tobytes())
-        answer = await self._sums.add_up(round, masks, received.update)
+        answer = await self._sums.add_up(round, masks, lambda c: received.update(c.data))
         if answer is None:
             return False
         probe = ProbeAnswer(self._sums.size, self._sums.public, answer, received.digest())
