@@ -7,6 +7,7 @@ import random
 import shutil
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +151,14 @@ def test_a_party_killed_inside_a_step_has_the_coefficients_of_an_unbroken_run(tm
     for name, ctx in whole.clients.items():
         share = kept(out, name, 4).keep("coefficients", lambda: Share(np.zeros((10, 1)), 30, 1.0))
         assert share.at.any() and np.array_equal(share.at, ctx.state["coefficients"].at)
+
+
+def test_a_party_killed_inside_a_round_has_the_shapes_of_an_unbroken_run(tmp_path: Path) -> None:
+    """Bit by bit, also of those that went on."""
+    out, whole = killed(tmp_path, {"name": "additive", "bins": 8}, "MaskedSums")
+    for name, ctx in whole.clients.items():
+        shapes = kept(out, name, 4).keep("shapes", partial(torch.zeros_like, ctx.state["shapes"]))
+        assert shapes.any() and torch.equal(shapes, ctx.state["shapes"])
 
 
 def test_a_delayed_answer_of_a_session_that_is_over_is_not_sent_in_the_next(tmp_path: Path) -> None:
