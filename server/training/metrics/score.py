@@ -16,7 +16,7 @@ from colonnade.server.training.metrics.quality import Classes, Probabilities, de
 
 def margins(logits: Tensor) -> Floats:
     """Log-odds of the second of two classes, float64 (rows,), from logits (rows, 2)."""
-    found: Floats = (logits[:, 1].double() - logits[:, 0].double()).numpy()
+    found: Floats = (logits[:, 1].double() - logits[:, 0].double()).cpu().numpy()
     return found
 
 

@@ -101,7 +101,7 @@ class TreeObjective:
         if self._ctx.weights is not None:
             weights = self._ctx.weights[self.rows]
         if isinstance(self._ctx.loss, WeightedCrossEntropy):
-            weights = weights * self._ctx.loss.weights.double()[self._ctx.labels[self.rows].cpu()]
+            weights = weights * self._ctx.loss.weights.double().cpu()[self._ctx.labels[self.rows].cpu()]
         return weights
 
     def _whole(self, numbers: Floats, bits: int, largest: float) -> tuple[Floats, Whole]:
