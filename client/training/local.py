@@ -50,6 +50,10 @@ class Local(nn.Module):
         """What people read of it, as JSON: nothing of a network."""
         return {}
 
+    def explained(self, ctx: ClientContext) -> dict[str, Any]:  # noqa: ARG002  # a network's columns are no parts of it
+        """What the party alone is told of its columns, by name, the most important first, as JSON; {} for nothing."""
+        return {}
+
     def forward(self, x: Tensor) -> Tensor:
         """(rows, ...) -> (rows, width), or (rows, classes) with a head."""
         return self.answer(self.model(x))

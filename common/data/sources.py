@@ -187,10 +187,11 @@ def _columns(
         table = typed_table(config, features)
         return Columns(table.values, Scaler.none(), table)
     coded = (encoder.apply(features), Scaler.none()) if encoder.codes else (features.values, encoder.scaler)
-    columns = Columns(*coded)
+    columns = Columns(*coded, names=encoder.named(features.names))
     if config.noise is None:
         return columns
-    return Columns(noised(config.noise, columns[torch.arange(len(features.values))], *of, train_rows), Scaler.none())
+    noisy = noised(config.noise, columns[torch.arange(len(features.values))], *of, train_rows)
+    return Columns(noisy, Scaler.none(), names=columns.names)
 
 
 def typed_table(config: DataConfig, features: Features) -> Features:

@@ -206,24 +206,29 @@ def test_messages_of_a_round_are_those_of_the_box() -> None:
     assert not any(isinstance(message, Products) for _, _, message in logistic().messages)
 
 
+def of_tables(folder: Path, parts: list[NDArray[np.float64]], y: NDArray[Any], c: Any, **federation: Any) -> Outcome:
+    """A run of parties p0, p1, .. with columns a, b, .. each, and labels that are the server's."""
+    names = [f"p{place}" for place in range(len(parts))]
+    for name, part in zip(names, parts, strict=True):
+        header = ",".join("abcdefghijklm"[: part.shape[1]])
+        np.savetxt(folder / f"{name}.csv", part, delimiter=",", header=header, comments="")
+    np.savetxt(folder / "y.csv", y, header="y", comments="", fmt="%.17g")
+    tree = {
+        "federation": {
+            "id": "tables", "parties": dict.fromkeys(names, ""), "rounds": 60, "batch": 300, "seed": 0, "stop": "none",
+            "protocol": {"name": "hetero_lr", "c": c}, "evaluate": {"every": 60}, **federation,
+        },
+        "server": {"labels": {"source": "csv", "path": "y.csv", "label": "y"}},
+        "parties": {name: {"data": {"source": "csv", "path": f"{name}.csv"}} for name in names},
+    }  # fmt: skip
+    return Simulation(parse(tree, ()), base=folder).run()
+
+
 def test_counts_are_a_poisson_regression(tmp_path: Path) -> None:
     draws = np.random.default_rng(0)
     x = draws.normal(size=(300, 6))
     y = draws.poisson(np.exp(x @ [0.5, -0.3, 0.2, 0.0, 0.4, -0.2] + 1))
-    for party in range(3):
-        part = x[:, 2 * party : 2 * party + 2]
-        np.savetxt(tmp_path / f"{party}.csv", part, delimiter=",", header="a,b", comments="")
-    np.savetxt(tmp_path / "y.csv", y, fmt="%d", header="claims", comments="")
-    tree = {
-        "federation": {
-            "id": "counts", "parties": {f"p{k}": "" for k in range(3)}, "rounds": 60, "batch": 300, "seed": 0,
-            "task": "regression", "loss": "poisson", "protocol": {"name": "hetero_lr", "c": 0.5},
-            "evaluate": {"every": 60}, "stop": "none",
-        },
-        "server": {"labels": {"source": "csv", "path": "y.csv", "label": "claims"}},
-        "parties": {f"p{k}": {"data": {"source": "csv", "path": f"{k}.csv"}} for k in range(3)},
-    }  # fmt: skip
-    outcome = Simulation(parse(tree, ()), base=tmp_path).run()
+    outcome = of_tables(tmp_path, np.split(x, 3, axis=1), y, 0.5, task="regression", loss="poisson")
     ours, counted = joined(outcome)
     theirs = PoissonRegressor(alpha=1 / (0.5 * len(ours)), tol=1e-10, max_iter=1000).fit(ours, counted.ravel())
     np.testing.assert_allclose(coefficients(outcome)[0], theirs.coef_, atol=1e-3)
@@ -233,44 +238,45 @@ def test_counts_are_a_poisson_regression(tmp_path: Path) -> None:
 def test_numbers_without_noise_are_fitted_exactly(tmp_path: Path, c: Any) -> None:
     """No loss is too small for a regression of numbers."""
     x = np.random.default_rng(2).normal(size=(200, 3))
-    for party in range(3):
-        np.savetxt(tmp_path / f"{party}.csv", x[:, party], header="a", comments="")
-    np.savetxt(tmp_path / "y.csv", x @ [1.0, -2.0, 0.5], header="y", comments="")
-    tree = {
-        "federation": {
-            "id": "exact", "parties": {f"p{k}": "" for k in range(3)}, "rounds": 40, "batch": 200, "seed": 0,
-            "task": "regression", "protocol": {"name": "hetero_lr", "c": c}, "stop": "none", "evaluate": {"every": 40},
-        },
-        "server": {"labels": {"source": "csv", "path": "y.csv", "label": "y"}},
-        "parties": {f"p{k}": {"data": {"source": "csv", "path": f"{k}.csv"}} for k in range(3)},
-    }  # fmt: skip
-    outcome = Simulation(parse(tree, ()), base=tmp_path).run()
+    outcome = of_tables(tmp_path, np.split(x, 3, axis=1), x @ [1.0, -2.0, 0.5], c, task="regression")
     assert outcome.server.metrics["test_r2"] > 0.9999
 
 
-def test_columns_that_are_sums_of_others_are_left_out_without_a_penalty(tmp_path: Path) -> None:
+@pytest.mark.parametrize("c", [1.0, "none"])
+def test_columns_that_are_sums_of_others_are_penalised_or_left_out_by_name(tmp_path: Path, c: Any) -> None:
     """One party has a column twice, and one that is constant."""
     draws = np.random.default_rng(1)
     x = draws.normal(size=(300, 3))
     y = (x.sum(1) + draws.normal(size=300) > 0).astype(int)
-    tables = {"one": np.c_[x[:, 0], x[:, 0], np.ones(300)], "two": x[:, 1:2], "three": x[:, 2:]}
-    for name, part in tables.items():
-        header = ",".join("abc"[: part.shape[1]])
-        np.savetxt(tmp_path / f"{name}.csv", part, delimiter=",", header=header, comments="")
-    np.savetxt(tmp_path / "y.csv", y, fmt="%d", header="bought", comments="")
-    tree = {
-        "federation": {
-            "id": "twice", "parties": dict.fromkeys(tables, ""), "rounds": 60, "batch": 300, "seed": 0, "classes": 2,
-            "protocol": {"name": "hetero_lr", "c": "none"}, "evaluate": {"every": 60}, "stop": "none",
-        },
-        "server": {"labels": {"source": "csv", "path": "y.csv", "label": "bought"}},
-        "parties": {name: {"data": {"source": "csv", "path": f"{name}.csv"}} for name in tables},
-    }  # fmt: skip
-    outcome = Simulation(parse(tree, ()), base=tmp_path).run()
-    warned = [e["reason"] for e in outcome.of_kind("warning") if e["party"] == "one"]
-    assert any("encoded columns 1, 2 are sums of others" in reason for reason in warned), warned
+    parts = [np.c_[x[:, 0], x[:, 0], np.ones(300)], x[:, 1:2], x[:, 2:]]
+    outcome = of_tables(tmp_path, parts, y, c, classes=2)
+    warned = [e["reason"] for e in outcome.of_kind("warning") if e["party"] == "p0"]
+    assert any("columns b, c are sums of others" in reason for reason in warned) is (c == "none"), warned
     ours, bought = joined(outcome)
-    used = [0, 3, 4]
-    theirs = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(ours[:, used], bought)
+    used = [0, 3, 4] if c == "none" else [0, 1, 2, 3, 4]
+    theirs = LogisticRegression(C=np.inf if c == "none" else c, tol=1e-10, max_iter=1000).fit(ours[:, used], bought)
     np.testing.assert_allclose(coefficients(outcome)[:, used], theirs.coef_, atol=1e-3)
-    assert not coefficients(outcome)[:, 1:3].any()
+    assert not coefficients(outcome)[:, np.setdiff1d(range(5), used)].any()
+
+
+def test_fewer_rows_than_columns_need_a_penalty(tmp_path: Path) -> None:
+    draws = np.random.default_rng(3)
+    x, y = draws.normal(size=(30, 36)), np.tile([0, 1], 15)
+    outcome = of_tables(tmp_path, np.split(x, 3, axis=1), y, 1.0, classes=2)
+    ours, told = joined(outcome)
+    theirs = LogisticRegression(C=1.0, tol=1e-10, max_iter=1000).fit(ours, told)
+    np.testing.assert_allclose(coefficients(outcome), theirs.coef_, atol=1e-3)
+    with pytest.raises(DataError, match="separates the classes") as refused:
+        of_tables(tmp_path, np.split(x, 3, axis=1), y, "none", classes=2)
+    assert "federation.protocol.c" in str(refused.value.hint)
+
+
+def test_missing_numbers_and_parties_without_a_column_that_varies_are_refused(tmp_path: Path) -> None:
+    y, x = np.tile([0, 1], 30), np.random.default_rng(4).normal(size=(60, 6))
+    parts = np.split(x, 3, axis=1)
+    parts[1][7, 1] = np.nan
+    with pytest.raises(DataError, match=r"p1\.csv, line 9, column 'b': the value is missing"):
+        of_tables(tmp_path, parts, y, 1.0, classes=2)
+    parts[1] = np.ones((60, 2))
+    with pytest.raises(DataError, match="no column varies"):
+        of_tables(tmp_path, parts, y, "none", classes=2)

@@ -47,8 +47,19 @@ class RegressionColumns(ABC):
         self._ctx, self.penalty = ctx, penalty
         kept = ctx.state.keep("columns", _Fitted)
         if not len(kept.mean):  # not restored: a prediction may have other rows than training
-            kept.fit(ctx, *self._encoded(), penalty, curvature)
+            kept.fit(*self._encoded(), penalty, curvature)
+            self._name_left_out(kept)
         self.mean, self.digits, self._used, self._factor = kept.mean, kept.digits, kept.used, kept.factor
+
+    def _name_left_out(self, kept: _Fitted) -> None:
+        if len(left := np.setdiff1d(np.arange(len(kept.mean)), kept.used)):
+            named = ", ".join(self._name(number) for number in left[:_NAMED].tolist())
+            more = " .." if len(left) > _NAMED else ""
+            self._ctx.warn(f"columns {named}{more} are sums of others, and have no coefficient: set `c` to keep them")
+
+    def _name(self, number: int) -> str:
+        """The name of one of X's columns."""
+        return str(number)
 
     @abstractmethod
     def _encoded(self) -> tuple[Floats, NDArray[np.bool_]]:
@@ -106,6 +117,10 @@ class LinearColumns(RegressionColumns):
     def model(self, coefficients: Floats) -> LinearModel:
         return LinearModel(self.digits, self.mean, coefficients)
 
+    def _name(self, number: int) -> str:
+        names = self._ctx.features.names
+        return names[number][0] if names else str(number)
+
     def _encoded(self) -> tuple[Floats, NDArray[np.bool_]]:
         own = _numbers(self._ctx, self._ctx.schedule.partition.train)
         digits = Design(own).digits
@@ -130,10 +145,10 @@ class _Fitted:
         self.mean: Floats = np.empty(0)
         self.factor: Floats = np.empty((0, 0))
 
-    def fit(self, ctx: ClientContext, x: Floats, digits: NDArray[np.bool_], penalty: float, curvature: float) -> None:
+    def fit(self, x: Floats, digits: NDArray[np.bool_], penalty: float, curvature: float) -> None:
         self.digits, self.mean = digits, x.mean(axis=0)
         products = curvature * ((x - self.mean).T @ (x - self.mean))
-        self.used = np.arange(len(products)) if penalty else _independent(ctx, products)
+        self.used = np.arange(len(products)) if penalty else _independent(products)
         square = products[np.ix_(self.used, self.used)]
         factor = cholesky(square + penalty * np.eye(len(self.used)), lower=True)
         self.factor = np.ascontiguousarray(factor)  # as it is restored: another order rounds differently
@@ -149,7 +164,7 @@ class _Fitted:
 _FITTED = ("digits", "mean", "used", "factor")
 
 
-def _independent(ctx: ClientContext, products: Floats) -> NDArray[np.int64]:
+def _independent(products: Floats) -> NDArray[np.int64]:
     """Columns that vary, and are no sums of others before them."""
     scale = np.sqrt(np.where(products.diagonal() > 0, products.diagonal(), 1.0))
     _, order, rank, _ = dpstrf(products / np.outer(scale, scale), tol=1e-9)
@@ -157,7 +172,4 @@ def _independent(ctx: ClientContext, products: Floats) -> NDArray[np.int64]:
     used = used[products.diagonal()[used] > 0]
     if not len(used):
         raise DataError("no column varies over the training rows", shared="none of its columns varies")
-    if len(left := np.setdiff1d(np.arange(len(products)), used)):
-        named = ", ".join(map(str, left[:_NAMED].tolist())) + (" .." if len(left) > _NAMED else "")
-        ctx.warn(f"encoded columns {named} are sums of others, and have no coefficient: set `c` to keep them")
     return used

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from colonnade.client.training.context import ClientContext
 from colonnade.client.training.linear.design import STEP, Floats
 from colonnade.client.training.local import Local
+from colonnade.client.training.reasons import REASONS, Reason, Reference, lowest
 from colonnade.common.data.columns.scale import Columns
 
 
@@ -22,6 +25,8 @@ class LinearModel(Local):
         digits: which of them are rounded, (columns,).
     """
 
+    model: LinearPart
+
     def __init__(self, digits: NDArray[np.bool_], mean: Floats, coefficients: Floats) -> None:
         super().__init__(LinearPart(digits, mean, coefficients))
         self.coefficients, self._mean = coefficients, mean
@@ -29,6 +34,50 @@ class LinearModel(Local):
     def of_rows(self, features: Columns, rows: Tensor) -> Tensor:
         """As `Local.of_rows`, on the CPU: in double precision, and the same wherever a party computes."""
         found: Tensor = self(features[rows].cpu())
+        return found
+
+    def parts(self, features: Columns, rows: Tensor) -> Floats:
+        """What each column of the table adds to the logits of rows, less its mean over the training rows.
+
+        Those are the Shapley values of the columns (client/training/reasons.py). A column of words is a single one.
+        Returns float64 (rows, columns, logits).
+        """
+        each = self.model.centred(features[rows].cpu()).numpy()[:, :, None] * self.coefficients
+        found: Floats = np.add.reduceat(each, list(self._columns(features).values()), axis=1)
+        return found
+
+    def reasons(
+        self, ctx: ClientContext, rows: Tensor, most: int = REASONS, reference: Reference = "mean", score: int = 0
+    ) -> list[list[Reason]]:
+        """The columns that lower a logit of each row most, against their mean over the training rows or the best there.
+
+        Returns for each row at most `most` of them, with what they lower it by: a number below 0, the lowest first.
+        """
+        parts = self.parts(ctx.features, rows)[:, :, score]
+        if reference == "best":
+            parts = parts - self.parts(ctx.features, ctx.schedule.partition.train)[:, :, score].max(axis=0)
+        return lowest(parts, list(self._columns(ctx.features)), most)
+
+    def explained(self, ctx: ClientContext) -> dict[str, Any]:
+        """As of `Local`: each column's importance, the mean size of what it adds, and its encoded ones."""
+        size = np.abs(self.parts(ctx.features, ctx.schedule.partition.train)).mean(axis=(0, 2))
+        columns = {
+            name: {"column": name, "importance": float(importance), "encoded": list[dict[str, Any]]()}
+            for name, importance in zip(self._columns(ctx.features), size, strict=True)
+        }
+        of_all = zip(self._names(ctx.features), self.coefficients.tolist(), self._mean.tolist(), strict=True)
+        for (name, column), coefficients, mean in of_all:
+            columns[column]["encoded"].append({"name": name, "coefficients": coefficients, "mean": mean})
+        return {"columns": sorted(columns.values(), key=lambda one: -one["importance"])}
+
+    def _names(self, features: Columns) -> Sequence[tuple[str, str]]:
+        return features.names or [(str(number), str(number)) for number in range(len(self._mean))]
+
+    def _columns(self, features: Columns) -> dict[str, int]:
+        """The columns of the table, and the place of their first encoded one: those of a column are neighbours."""
+        found = dict[str, int]()
+        for number, (_, column) in enumerate(self._names(features)):
+            found.setdefault(column, number)
         return found
 
     def record(self) -> dict[str, Any]:
@@ -47,6 +96,9 @@ class LinearPart(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(rows, ...) -> float32 (rows, logits)."""
+        return (self.centred(x) @ self.coefficients).float()
+
+    def centred(self, x: Tensor) -> Tensor:
+        """X - mean, float64 (rows, columns)."""
         x = x.flatten(1).double()
-        x = torch.where(self.digits, torch.round(x / STEP) * STEP, x)
-        return ((x - self.mean) @ self.coefficients).float()
+        return torch.where(self.digits, torch.round(x / STEP) * STEP, x) - self.mean

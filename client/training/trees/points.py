@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.local import Local
+from colonnade.client.training.reasons import REASONS, Reason, lowest
 from colonnade.client.training.trees.pairs import ShapeBins
 from colonnade.client.training.trees.shapes import Shapes
 from colonnade.common.contracts.boosting import scores_of
@@ -19,9 +20,6 @@ from colonnade.common.data.columns.scale import Columns
 from colonnade.common.protocols.additive import Config
 
 Floats = NDArray[np.float64]
-Reason = tuple[str, float]
-
-REASONS = 4
 
 
 class ShapeSum(Local):
@@ -69,11 +67,11 @@ class ShapeSum(Local):
             best = [self.values[first:last, score].max() for first, last in ends]
             means = [self._means(number)[score] for number in range(len(self.names))]
             parts = parts - (np.array(best) - np.array(means))
-        order = np.argsort(parts, axis=1, kind="stable")[:, :most]
-        return [
-            [(self.names[place], float(line[place])) for place in places if line[place] < 0]
-            for line, places in zip(parts, order, strict=True)
-        ]
+        return lowest(parts, self.names, most)
+
+    def explained(self, ctx: ClientContext) -> dict[str, Any]:  # noqa: ARG002  # the interface's
+        """As of `Local`: `described`."""
+        return {kind: sorted(each, key=lambda one: -one["importance"]) for kind, each in self.described().items()}
 
     def described(self) -> dict[str, Any]:
         """Every shape function as JSON: what each bin adds to the scores, and which values are in it."""

@@ -161,7 +161,11 @@ def _record(config: Config, party: str, opened: OpenedParty) -> dict[str, Any]:
     says = CONTRACTS[federation.protocol.name].exchange.predicts
     inputs: dict[str, Any] = {"columns": list(opened.names)}  # of a forest: as they are in the table
     if isinstance(opened.local, Local) and not isinstance(opened.local, ShapeSum):
-        inputs = {"shape": ["rows", *opened.shape], "dtype": "float32", "columns": _columns(opened)}
+        inputs = {
+            "shape": ["rows", *opened.shape],
+            "dtype": "float32",
+            "columns": [name for name, _ in opened.encoder.named(opened.names)],
+        }
     return {
         "party": party,
         "federation": federation.id,
@@ -172,14 +176,3 @@ def _record(config: Config, party: str, opened: OpenedParty) -> dict[str, Any]:
         "output": {"what": says, "note": "one part of the joint model: it predicts nothing by itself"},
         "versions": {"colonnade": VERSION, "torch": str(torch.__version__)},
     }
-
-
-def _columns(opened: OpenedParty) -> list[str]:
-    """Names of the model's inputs, in order; a categorical column has one per word."""
-    if not opened.encoder.codes:
-        return list(opened.names)
-    named: list[str] = []
-    for code in opened.encoder.codes:
-        words = [] if code.words is None else [f"{code.name}={word}" for word in code.words]
-        named += [code.name] if code.words is None else [*words, *([f"{code.name} missing"] if code.own else [])]
-    return named

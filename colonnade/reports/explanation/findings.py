@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -180,6 +181,29 @@ def _of_forest(
         yield PartyFindings(name, None, None, None, missing, loss, gain=share, splits=int(times.sum()))
 
 
+def without_columns(trained: Trained, party: str) -> dict[str, float]:
+    """The measure of a forest if the sides of one of a party's columns are shuffled over the rows, by column.
+
+    The server could compute it, but for the names: it knows every side, and which splits are of one column.
+    """
+    part = _part(trained)
+    rows, place = torch.cat(trained.server.schedule.blocks(part)), trained.names.index(party)
+    value = partial(_value, trained, _measure(trained, rows), trained.server.labels[rows])
+    sides = [trained.splits[name].of_rows(rows) for name in trained.names]
+    bits = np.unpackbits(sides[place].numpy(), axis=1)
+    columns = np.array([column for column, *_ in trained.splits[party].described()])
+
+    def without(column: str, order: Tensor) -> Tensor:
+        shuffled, these = bits.copy(), np.flatnonzero(columns == column)
+        shuffled[:, these] = bits[order.numpy()][:, these]
+        return torch.from_numpy(np.packbits(shuffled, axis=1))
+
+    return {
+        column: _shuffled(trained, sides, place, value, partial(without, column))[0]
+        for column in dict.fromkeys(columns.tolist())
+    }
+
+
 def _of_scores(
     trained: Trained, scores: Sequence[Tensor], value: Value, progress: Callable[[str], object]
 ) -> Iterator[PartyFindings]:
@@ -190,11 +214,22 @@ def _of_scores(
         yield PartyFindings(name, None, None, None, missing, loss, size=size)
 
 
-def _shuffled(trained: Trained, parts: Sequence[Tensor], index: int, value: Value) -> tuple[float, float]:
-    """The mean measure and loss, over some orders, where what a party says of the rows is shuffled over them."""
+def _shuffled(
+    trained: Trained,
+    parts: Sequence[Tensor],
+    index: int,
+    value: Value,
+    shuffle: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[float, float]:
+    """The mean measure and loss, over some orders, where what a party says of the rows is shuffled over them.
+
+    Args:
+        shuffle: what it says in an order of the rows; all of it in that order by default.
+    """
+    said = shuffle or (lambda order: parts[index][order])
     draws = generator("explain", trained.config.federation.seed, trained.names[index])
     orders = [torch.randperm(len(parts[index]), generator=draws) for _ in range(SHUFFLES)]
-    found = torch.tensor([value(_with(parts, index, parts[index][order])) for order in orders], dtype=torch.float64)
+    found = torch.tensor([value(_with(parts, index, said(order))) for order in orders], dtype=torch.float64)
     missing, loss = (found.sum(0) / SHUFFLES).tolist()
     return missing, loss
 

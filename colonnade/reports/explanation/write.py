@@ -25,7 +25,7 @@ from colonnade.common.run.device import torch_threads
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.explanation import keep as keeping
-from colonnade.reports.explanation.findings import Findings, measure
+from colonnade.reports.explanation.findings import Findings, measure, without_columns
 from colonnade.reports.explanation.keep import Keep
 from colonnade.reports.explanation.page import Maps, html, numbers
 from colonnade.reports.explanation.shapes_page import shapes_html
@@ -43,7 +43,7 @@ class Explained:
         found: importance of each party.
         page: path of explain.html.
         kept: configurations with fewer parties, each with their names.
-        owned: files about the columns of each party, in a forest.
+        owned: files about the columns of each party, where they are parts of the model.
     """
 
     trained: Trained
@@ -93,26 +93,29 @@ def write_explanation(
         (keeping.write(trained.config, trained.base, names, into.path, wanted.end), tuple(names))
         for wanted, names in chosen
     )
-    return Explained(trained, found, into.explained_page, kept, tuple(_write_owned(trained, into)))
+    return Explained(trained, found, into.explained_page, kept, tuple(_write_owned(trained, into, say)))
 
 
-def _write_owned(trained: Trained, into: RunFolder) -> Iterator[Path]:
-    """What a forest asks of each party's columns, or its shape functions, by name, in the party's own folder."""
+def _write_owned(trained: Trained, into: RunFolder, say: Say) -> Iterator[Path]:
+    """What a forest asks of each party's columns, or what these add to its scores, by name, in its own folder."""
     forest = trained.forest
     for index, name in enumerate(trained.names):
-        if forest is None and not isinstance(trained.locals[name], ShapeSum):
+        if forest is not None:
+            own = own_columns(trained.splits[name].described(), *forest.used(index))
+            say(f"without each column of {name}")
+            without = without_columns(trained, name)
+            own["columns"] = [{**one, "missing": without[one["column"]]} for one in own["columns"]]
+        else:
+            own = trained.locals[name].explained(trained.clients[name])
+        if not own:
             continue
         folder = into.party(name).path
         make_folder(folder)
-        if forest is not None:
-            own = own_columns(trained.splits[name].described(), *forest.used(index))
-        elif isinstance(part := trained.locals[name], ShapeSum):
-            own = {kind: sorted(each, key=lambda one: -one["importance"]) for kind, each in part.described().items()}
         content = {"party": name, "federation": trained.config.federation.id, "round": trained.round, **own}
         own_folder = RunFolder(folder)
         write_text(own_folder.explained, json.dumps(content, indent=2) + "\n")
         yield own_folder.explained
-        if forest is None:
+        if forest is None and isinstance(trained.locals[name], ShapeSum):
             title = f"{trained.config.federation.id}: the shapes of {name}, for its own eyes"
             write_text(own_folder.explained_page, shapes_html(title, own["columns"], own["pairs"]))
             yield own_folder.explained_page

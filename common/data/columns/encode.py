@@ -92,6 +92,20 @@ class Encoder:
         names = [code.name for code in codes if code.words is None]
         return cls(config, _finite(Scaler.of_all(config.scale, numbers), names), codes)
 
+    def named(self, names: Sequence[str]) -> list[tuple[str, str]]:
+        """Of each encoded column its name, and that of the column in the table, whose names these are.
+
+        A column of words has one for each word.
+        """
+        if not self.codes:
+            return [(name, name) for name in names]
+        found = list[tuple[str, str]]()
+        for code in self.codes:
+            own = [f"{code.name} missing"] if code.own else []
+            words = [code.name] if code.words is None else [*(f"{code.name}={word}" for word in code.words), *own]
+            found += [(word, code.name) for word in words]
+        return found
+
     def apply(self, features: Features) -> Tensor:
         """The encoded values: float32 (n, ...) of plain ones, (n, width) of typed columns.
 

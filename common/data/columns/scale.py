@@ -6,6 +6,7 @@ long-tailed columns first. Fits use training rows only.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -131,10 +132,13 @@ class Columns:
     Args:
         table: the rows that the values are of, not encoded, for protocols that are `typed`: the values stay as they
             are and on the CPU.
+        names: of the values of a row, each with that of its column in the table; none if they are not known.
     """
 
-    def __init__(self, values: Tensor, scaler: Scaler, table: Features | None = None) -> None:
-        self.table = table
+    def __init__(
+        self, values: Tensor, scaler: Scaler, table: Features | None = None, names: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        self.table, self.names = table, names
         self._lazy = values.dtype == torch.uint8
         ready = self._lazy or table is not None or (values.dtype == torch.float32 and scaler.idle)
         self.values = values if ready else scaler.apply(values)

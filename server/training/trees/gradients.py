@@ -17,6 +17,7 @@ from colonnade.server.training.trees.splits import Floats, Whole
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _FEW = 64.0  # steps
 _LARGEST = 60.0  # logarithm of a mean
+_STEEPEST = 700.0  # logarithm of odds: beyond it exp overflows
 _SMALL = 2.0**-60  # of a derivative
 
 
@@ -80,7 +81,7 @@ class TreeObjective:
         elif not self._classes:
             first, second = scores - y, np.ones_like(scores)
         elif self._classes == 2:
-            p = 1 / (1 + np.exp(-scores))
+            p = 1 / (1 + np.exp(np.minimum(-scores, _STEEPEST)))
             first, second = p - y[:, 1:], p * (1 - p)
         else:
             p = np.exp(scores - scores.max(axis=1, keepdims=True))

@@ -103,6 +103,9 @@ def test_names_and_cuts_are_in_the_partys_own_file_alone(finished: Case, tmp_pat
     own = json.loads((tmp_path / "parties" / "shop" / "explain.json").read_text())
     assert {one["column"] for one in own["columns"]} == {"age", "colour"}
     assert [split["number"] for split in own["splits"]] == list(range(len(outcome.server.state["forest"].records[0])))
+    missing = {one["column"]: one["missing"] for one in own["columns"]}
+    clean = json.loads((tmp_path / "explain.json").read_text())["value"]
+    assert all(value < clean - 0.03 for value in missing.values())
     said: Any = summarise(outcome)
     revealed = said["forest"]["parties"]["shop"]["columns"]
     assert sorted(one["cuts_revealed"] for one in own["columns"]) == sorted(each["revealed"] for each in revealed)

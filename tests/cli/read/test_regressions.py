@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from colonnade.cli.read.export import export
+from colonnade.client.protocols.hetero_lr import model_of
+from colonnade.client.training.context import ClientContext
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import encoding, load_features
 from colonnade.common.parsing.file import parse
+from colonnade.reports.explanation.write import write_explanation
 from colonnade.simulation.federation import Simulation
 from tests.cli.read.test_explain import leave_behind
 from tests.cli.read.test_forests import tables
@@ -44,8 +48,29 @@ def test_the_exported_parts_predict_what_the_run_predicts(tmp_path: Path) -> Non
         by_hand = (encoded.double().numpy() - record["means"]) @ np.array(record["coefficients"])
         by_program = torch.export.load(into / "model.pt2").module()(encoded).numpy()
         np.testing.assert_allclose(by_program, by_hand, atol=1e-3)  # numbers are rounded as in training
+        explained_by_its_columns(outcome.clients[name], by_program[:, 0], record)
         total += by_program[:, 0]
     export(run, "server", None, tmp_path / "server")
     start = json.loads((tmp_path / "server" / "model.json").read_text())["start"]
     expected = (outcome.server.state["start"] + outcome.server.state["scores"])[:, 0].numpy()
     np.testing.assert_allclose(total + start[0], expected, atol=1e-4)
+    write_explanation(run, tmp_path / "explained")
+    own = json.loads((tmp_path / "explained" / "parties" / "shop" / "explain.json").read_text())
+    assert {one["column"] for one in own["columns"]} == {"age", "colour"}
+    assert [one["importance"] for one in own["columns"]] == sorted(
+        (o["importance"] for o in own["columns"]), reverse=True
+    )
+    assert not any(word in (tmp_path / "explained" / "explain.json").read_text() for word in ("colour", "green"))
+
+
+def explained_by_its_columns(ctx: ClientContext, logits: NDArray[np.float32], record: dict[str, Any]) -> None:
+    """What columns add is 0 on average and the logit in sum; reasons are the lowest of it; words are one column."""
+    model, rows, train = model_of(ctx), torch.arange(len(logits)), ctx.schedule.partition.train
+    parts = model.parts(ctx.features, rows)[:, :, 0]
+    names = list(dict.fromkeys(name.split("=")[0].removesuffix(" missing") for name in record["input"]["columns"]))
+    assert parts.shape[1] == len(names) < len(record["coefficients"]) or ctx.name == "bank"
+    np.testing.assert_allclose(parts.sum(axis=1), logits, atol=1e-5)
+    np.testing.assert_allclose(parts[train].mean(axis=0), 0, atol=1e-9)
+    for line, reasons in zip(parts, model.reasons(ctx, rows, most=1), strict=True):
+        assert reasons == [(names[line.argmin()], line.min())] * int(line.min() < 0)
+    assert all(points <= 0 for below in model.reasons(ctx, train, reference="best") for _, points in below)
