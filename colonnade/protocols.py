@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from colonnade.common.protocols.fedvs import Config as FedVs
     from colonnade.common.protocols.linear_admm import Config as LinearAdmm
     from colonnade.common.protocols.local import Config as Local
+    from colonnade.common.protocols.scorecard import Config as Scorecard
     from colonnade.common.protocols.secureboost import Config as SecureBoost
     from colonnade.common.protocols.split import Config as Split
     from colonnade.common.protocols.split_avg import Config as SplitAvg
@@ -41,6 +42,7 @@ _NAMES = {
     "FedVs": "fedvs",
     "LinearAdmm": "linear_admm",
     "Local": "local",
+    "Scorecard": "scorecard",
     "SecureBoost": "secureboost",
     "Split": "split",
     "SplitAvg": "split_avg",
@@ -55,7 +57,8 @@ _NAMES = {
 
 __all__ = [
     "Additive", "AggVfl", "CVfl", "Centralized", "Codes", "Czofo", "Fdml", "FedBcd", "FedVs", "LinearAdmm", "Local",
-    "SecureBoost", "Split", "SplitAvg", "SynZooVfl", "VFedMh", "Vafl", "VflAfe", "VimAdmm", "VimAdmmJ", "ZooVfl",
+    "Scorecard", "SecureBoost", "Split", "SplitAvg", "SynZooVfl", "VFedMh", "Vafl", "VflAfe", "VimAdmm", "VimAdmmJ",
+    "ZooVfl",
 ]  # fmt: skip
 
 

@@ -23,9 +23,10 @@ from colonnade.client.member.context import party_context
 from colonnade.client.member.line import PartyLine, injected_faults
 from colonnade.client.member.pin import Pin
 from colonnade.client.member.task import PartyTask
-from colonnade.client.prediction.own_predictions import OwnPredictions
+from colonnade.client.prediction.own_predictions import OwnLines, OwnPredictions
 from colonnade.client.privacy.row_places import aligned_places
 from colonnade.client.privacy.stage import Privacy
+from colonnade.client.training.cards.card import EXPLAINED
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.progress import TrainingProgress
 from colonnade.client.transcript.capture import Capture
@@ -168,6 +169,7 @@ class PartySessions:
             ),
             warn=self._warn,
             keep=self._own.add,
+            explain=OwnLines(self._folder.reasons, features.ids, EXPLAINED).add,
             scored=self._scored.add,
             idle=self.idle,
             draws=self._draws,

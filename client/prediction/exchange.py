@@ -8,6 +8,7 @@ import torch
 
 from colonnade.client.aggregation.masked_sums import terms
 from colonnade.client.protocols import LOCAL, SPLITS
+from colonnade.client.training.cards.card import Card
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.local import Splits
 from colonnade.common.aggregation.subject import PREDICTION, subject
@@ -45,6 +46,8 @@ async def answer(ctx: ClientContext, server: Link) -> None:
             o = local.of_rows(ctx.features, ask.rows)  # (rows, width)
         await own.train(t, ctx.release(o, evaluation=True, rows=ask.rows))  # 2
         ctx.scored(ask.rows)
+        if isinstance(local, Card):
+            ctx.explain(ask.rows, local.reason_lines(ask.rows))
         if ask.own:
             await _predict(ctx, server, ask)  # 4
 

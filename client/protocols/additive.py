@@ -7,7 +7,8 @@ import torch
 from colonnade.client.aggregation.masked_sums import terms
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.sums.returned import OwnSums
-from colonnade.client.training.trees.pairs import ShapeBins
+from colonnade.client.training.trees.bins import binned
+from colonnade.client.training.trees.pairs import PairBins, ShapeBins
 from colonnade.client.training.trees.points import ShapeSum
 from colonnade.client.training.trees.shapes import Growth, Shapes
 from colonnade.common.aggregation.subject import TRAINING, subject
@@ -18,7 +19,7 @@ from colonnade.common.protocols.additive import Change, Config, Counted
 
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Takes back the sums over its bins, and sends what its shape functions change in the scores."""
-    bins, width, place = ShapeBins(ctx, cfg), scores_of(ctx.federation), ctx.federation.names.index(ctx.name)
+    bins, width, place = _bins(ctx, cfg), scores_of(ctx.federation), ctx.federation.names.index(ctx.name)
     growth, shapes = Growth(ctx, bins, cfg), Shapes(ctx, bins.total, width)
     asked = OwnSums(ctx, server, bins.one_hot(ctx.schedule.partition.train), encrypted=cfg.gradients == "encrypted")
     vectors = ctx.answers("vectors", ctx.schedule.rounds * 2 * width)
@@ -50,4 +51,10 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
 
 def local(ctx: ClientContext, cfg: Config) -> ShapeSum:
     """The shape functions of the state."""
-    return ShapeSum(ctx, cfg)
+    bins = _bins(ctx, cfg)
+    return ShapeSum(ctx, bins, Shapes(ctx, bins.total, scores_of(ctx.federation)).values.numpy())
+
+
+def _bins(ctx: ClientContext, cfg: Config) -> ShapeBins:
+    table = binned(ctx, most=cfg.bins, least=cfg.least)
+    return ShapeBins(table, PairBins(ctx, table, cfg.least) if cfg.pairs and len(table.columns) > 1 else None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,6 +51,7 @@ class ClientContext:
         scored: counts the rows of a prediction, int64 (rows,).
         idle: set by the party side of a prediction while it waits for the next request.
         keep: keeps the party's own predictions on its disk: rows int64 (rows,), probabilities (rows, classes).
+        explain: keeps the reasons of a scorecard's points on its disk, likewise: rows, and a line each.
         session: its number, from which keys and draws are derived.
         identity: None on loopback without TLS.
         keyed: called with the keys that the parties have agreed on.
@@ -67,6 +68,7 @@ class ClientContext:
     admit_masked: Callable[..., MaskedTensor]
     warn: Callable[[str], None] = lambda _reason: None
     keep: Callable[[Tensor, Tensor], None] = lambda _rows, _values: None
+    explain: Callable[[Tensor, Sequence[Sequence[str]]], None] = lambda _rows, _lines: None
     scored: Callable[[Tensor], None] = lambda _rows: None
     idle: asyncio.Event = field(default_factory=asyncio.Event)
     base: Path = Path()

@@ -11,17 +11,20 @@ from colonnade.common.contracts.registry import CONTRACTS
 def digits(protocol: Mapping[str, Any], /, **federation: Any) -> dict[str, Any]:
     """A configuration tree: four parties with 16 of 64 columns each, 1797 rows, ten classes.
 
+    Of a scorecard, which has two: 569 rows of scikit-learn's breast cancer, seven columns or eight a party.
+
     Args:
         protocol: the section `federation.protocol`, with its `name`.
         federation: other keys of `federation`; they replace the defaults.
     """
-    columns = {"source": "sklearn", "name": "digits", "split": "columns"}
-    labels = {"source": "sklearn", "name": "digits"}
+    two = CONTRACTS[protocol["name"]].config.cards
+    labels = {"source": "sklearn", "name": "breast_cancer" if two else "digits"}
+    columns = {**labels, "split": "columns"}
     tree: dict[str, Any] = {
         "federation": {
             "id": "test",
             "parties": 4,
-            "classes": 10,
+            "classes": 2 if two else 10,
             "epochs": 2,
             "batch": 256,
             "seed": 0,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -50,10 +51,24 @@ def _without_momentum(value: Any) -> Any:
     return value
 
 
+def _distinct(values: tuple[float, ...]) -> tuple[float, ...]:
+    if len(set(values)) < len(values):
+        raise ValueError("expected every value once")
+    return values
+
+
+def _ascending(values: tuple[float, ...]) -> tuple[float, ...]:
+    if any(one >= other for one, other in pairwise(values)):
+        raise ValueError("expected ascending numbers")
+    return values
+
+
 HeadOptimiser = Annotated[OptimiserConfig, BeforeValidator(_without_momentum)]
 Address = Annotated[str, AfterValidator(_check_address)]
 Endpoint = Annotated[str, AfterValidator(_check_address), BeforeValidator(_on_loopback)]
 
+Special = Annotated[tuple[float, ...], Field(min_length=1, max_length=16), AfterValidator(_distinct)]
+Cuts = Annotated[tuple[float, ...], Field(min_length=1, max_length=63), AfterValidator(_ascending)]
 Weight = Annotated[float, Field(gt=0, le=1e6)]
 Direction = Literal["rising", "falling"]
 ClassWeights = Literal["none", "balanced"] | tuple[Weight, ...]
@@ -148,6 +163,15 @@ class PartyConfig(_Member):
         default={},
         description="columns of numbers along which the score only rises or only falls, {NAME: rising or falling}, in "
         "boosted protocols; names are never sent",
+    )
+    special: dict[str, Special] = Field(
+        default={},
+        description="numbers that mean something else, {NAME: [-999, ..]}, in a scorecard: each has a bin of its own",
+    )
+    cuts: dict[str, Cuts] = Field(
+        default={},
+        description="cuts between the bins of a column of numbers, {NAME: [25, 40]}, ascending, in a scorecard: a bin "
+        "holds what is above a cut, up to the next; left out, they are found",
     )
     chaos: ChaosConfig = Field(default=ChaosConfig(), description="injected faults, for tests and experiments")
     policy: PolicyConfig = Field(default=PolicyConfig(), description="requirements on the federation section")

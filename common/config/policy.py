@@ -89,6 +89,11 @@ class PolicyConfig(Section):
         description="with boosted trees: splits of its columns for which the party says on which side every row is in "
         "a run, repeated rounds included; left out, twice those that the run's trees can have",
     )
+    share_iv: bool = Field(
+        default=False,
+        description="in a scorecard: the server may see the information values of the party's columns, by number, of "
+        "which federation.protocol.top keeps some; false: all columns stay that reach min_iv",
+    )
     reuse_alignment: bool = Field(
         default=True,
         description="false: rows are aligned anew for every run and prediction, with secrets drawn for it alone",

@@ -72,6 +72,7 @@ class ProtocolConfig(Section):
         typed: True if parties learn from their tables before these are encoded, `ctx.table`.
         monotone: True if a party can say along which columns scores only rise or fall (`parties.NAME.monotone`).
         weighted: True if the loss may be Poisson's, and rows may have weights (`server.labels.weight`).
+        cards: True if the model is a scorecard: labels are counted as they are, and a party may set bins by hand.
     """
 
     defaults: ClassVar[Defaults] = Defaults()
@@ -83,6 +84,7 @@ class ProtocolConfig(Section):
     typed: ClassVar[bool] = False
     monotone: ClassVar[bool] = False
     weighted: ClassVar[bool] = False
+    cards: ClassVar[bool] = False
 
     name: str = Field(description="the protocol, which decides the other keys of this section")
 

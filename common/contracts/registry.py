@@ -40,6 +40,7 @@ NAMES = (
     "secureboost",
     "additive",
     "hetero_lr",
+    "scorecard",
 )  # fmt: skip
 """The built-in protocols, in the order in which they are listed."""
 

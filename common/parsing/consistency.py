@@ -58,6 +58,16 @@ def _check_parties(config: Config) -> None:
             )
         if party.monotone:
             _check_monotone(federation, f"parties.{name}.monotone")
+        if not federation.protocol.cards and (key := "special" if party.special else "cuts" if party.cuts else ""):
+            raise ConfigError(
+                f"parties.{name}.{key} with the protocol {federation.protocol.name}: it is no scorecard",
+                hint="leave it out, or take scorecard",
+            )
+        if both := sorted(party.cuts.keys() & party.monotone.keys()):
+            raise ConfigError(
+                f"parties.{name}: column {both[0]!r} has cuts and a direction: bins between given cuts follow none",
+                hint="leave one of the two out",
+            )
 
 
 def _check_monotone(federation: FederationConfig, key: str) -> None:
@@ -106,6 +116,8 @@ def _check_task(federation: FederationConfig, server: ServerConfig) -> None:
     """Rejects settings of the server's section that the task does not support."""
     if server.class_weights != "none":
         _check_class_weights(federation, server)
+    if federation.protocol.cards:
+        _check_counted(federation, server)
     _check_decision(federation, server)
     if federation.task == "classification":
         return
@@ -119,6 +131,17 @@ def _check_task(federation: FederationConfig, server: ServerConfig) -> None:
             "server.privacy.answers with federation.task = regression: targets are standardised on all training rows, "
             "so that one row's number moves every row's response, past what its own share is clipped to",
             hint="leave it out; or predict ranges of the number as classes",
+        )
+
+
+def _check_counted(federation: FederationConfig, server: ServerConfig) -> None:
+    """Rejects weights and noise where parties count labels and points stand for odds."""
+    given = {"class_weights": server.class_weights != "none", "privacy.labels": server.privacy.labels is not None}
+    if key := next((key for key, there in given.items() if there), None):
+        raise ConfigError(
+            f"server.{key} with the protocol {federation.protocol.name}: bins count labels as they are, and points "
+            "stand for odds in the table",
+            hint="leave it out; server.decide weighs what errors cost",
         )
 
 

@@ -112,6 +112,8 @@ class PartyFolder(MemberFolder):
     """Output of its prediction process."""
     own_predictions = _Below("own-predictions.csv")
     """Its own predictions, which stay local."""
+    reasons = _Below("reasons.csv")
+    """Reasons of the scores that it took part in, which stay local."""
     chaos = _Below("chaos.json")
     """Injected faults that occurred."""
     capture = _Below("capture.bin")

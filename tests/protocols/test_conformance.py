@@ -105,6 +105,28 @@ TestHeteroLR = conformance(
     ),
     aggregate="clear",
 )
+TestScorecard = conformance(
+    "scorecard",
+    quick(
+        needs_all=True,
+        unused=KEYS,
+        fresh=(
+            "BinCounts",
+            "Nonces",
+            "HintPart",
+            "Masks",
+            "Vectors",
+            "ProbeDigest",
+            "ProbeSeed",
+            "ProbeSums",
+            "MaskedSums",
+            "OpenedSums",
+        ),
+        free=("columns", "degree", "rows", "vectors", "bins", "lines", "part", "memory"),
+    ),
+    aggregate="clear",
+    bins=8,
+)
 TestSecureBoost = conformance(
     "secureboost",
     quick(

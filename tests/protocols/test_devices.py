@@ -51,7 +51,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         ),
     ),
 }
-ON_THE_CPU = ("codes", "secureboost", "additive", "hetero_lr")  # which count; encoders of codes are linear
+ON_THE_CPU = ("codes", "secureboost", "additive", "hetero_lr", "scorecard")  # which count; encoders of codes are linear
 AS_ON_THE_CPU = {  # least share of parameters within the tolerance
     "noise and quantised messages": 0.25,  # a rounding error moves values over thresholds of the quantiser
     "parties with models and optimisers of their own": 0.98,  # a first step of Adam is as large at a gradient of 1e-9

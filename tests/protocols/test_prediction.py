@@ -271,7 +271,7 @@ def test_a_party_without_a_model_of_its_own_is_not_asked_for_one() -> None:
         ask(cfg, outcome, torch.arange(3), own=True)
 
 
-@pytest.mark.parametrize("name", ["additive", "hetero_lr"])
+@pytest.mark.parametrize("name", ["additive", "hetero_lr", "scorecard"])
 def test_one_score_a_row_predicts_two_classes(name: str) -> None:
     source = {"source": "sklearn", "name": "breast_cancer"}
     cfg = parse({

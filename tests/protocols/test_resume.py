@@ -41,6 +41,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "secureboost": {"name": "secureboost", "gradients": "clear", "depth": 2, "least": 5},
     "additive": {"name": "additive", "gradients": "clear", "aggregate": "clear", "least": 5},
     "hetero_lr": {"name": "hetero_lr", "aggregate": "clear"},
+    "scorecard": {"name": "scorecard", "aggregate": "clear", "bins": 8},
 }
 NOTHING_KEPT = {("fdml", SERVER)}  # that the next round needs
 HEADS = {"name": "vimadmm", "embedding": 8, "tau": 3, "head": {"name": "mlp", "hidden": 6, "dropout": 0.25}}

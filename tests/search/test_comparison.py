@@ -110,7 +110,7 @@ def test_defaults_are_the_protocol_s_own_and_the_run_is_a_plain_simulation(tmp_p
     assert found["status"] == "ok" and found["tuned_test"] is None and found["bytes"] > 0
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "fedvs"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("fedvs", "scorecard")])
 def test_no_value_of_the_file_s_own_protocol_is_taken(tmp_path: Path, name: str) -> None:
     given = setup(odd(), tmp_path)
     made = given.of_protocol(name).tree

@@ -3,7 +3,7 @@
 Numbers: greedy bins as in LightGBM (Ke et al. 2017). Of up to `most` different values each has a bin; of more, a value
 that is more frequent than a mean bin has one alone, and bins of others grow until they hold their share. A cut lies
 half-way between two neighbouring values. Words: a bin for each frequent one, and one for all others, which new words
-join. Missing values have the last bin.
+join. Missing values have the last bin, but for those of values that the party calls special.
 
 Every row is in exactly one bin of a column, and every bin holds `least` training rows: sums over few rows would show
 what they are sums of. Neighbouring values that are fewer share a bin; missing values that are fewer join the median's,
@@ -13,7 +13,8 @@ rare words that are fewer in total join the most frequent word's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.client.training.context import ClientContext
+from colonnade.common.config.members import PartyConfig
 from colonnade.common.data.columns.features import Features
 from colonnade.common.encryption.linear import Bins
 from colonnade.common.errors import ConfigError, DataError, InputError, nearest
@@ -44,7 +46,8 @@ class Binning:
         cuts: of numbers, float64 (k,), ascending; bin b holds cuts[b - 1] < x <= cuts[b]. None of words.
         words: that have a bin each, from 0, the most frequent first; none of numbers.
         other: the bin of all other words: the next, or 0.
-        missing: the bin of missing values: the last, or one that they share.
+        missing: the bin of missing values: after those, or one that they share.
+        special: numbers that mean something else than a number, with the bin of each: after those, or `missing`.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Binning:
     words: tuple[str, ...] = ()
     other: int = 0
     missing: int = 0
+    special: tuple[tuple[float, int], ...] = ()
 
     @classmethod
     def fit(cls, name: str, cells: Numbers, words: Sequence[str] | None, most: int, least: int) -> Self:
@@ -91,18 +95,20 @@ class Binning:
 
     @property
     def values(self) -> int:
-        """Bins that are not of missing values alone."""
+        """Bins that are not of missing or special values alone."""
         return max(len(self.words), self.other + 1) if self.cuts is None else len(self.cuts) + 1
 
     @property
     def count(self) -> int:
-        return max(self.values, self.missing + 1)
+        return max(self.values, self.missing + 1, *(place + 1 for _, place in self.special))
 
     def codes(self, cells: Numbers, words: Sequence[str] | None) -> NDArray[np.int64]:
         """The bin of each cell, (rows,). Arguments as of `fit`: `words` may be of another table than in training."""
         absent = np.isnan(cells)
         if self.cuts is not None:
             found = np.searchsorted(self.cuts, cells)
+            for value, place in self.special:
+                found[cells == value] = place
         else:
             own = {word: place for place, word in enumerate(self.words)}
             places = np.array([own.get(word, self.other) for word in words or ()] + [self.missing])
@@ -212,7 +218,8 @@ def binned(ctx: ClientContext, *, most: int = MOST, least: int = LEAST) -> Binne
     """
     bins = ctx.state.keep("bins", TableBins)
     if not bins.columns:
-        bins.fit(ctx.table, ctx.schedule.partition.train, ctx.warn, most=most, least=least)
+        own = OwnBins.of(ctx.name, ctx.config)
+        bins.fit(ctx.table, ctx.schedule.partition.train, ctx.warn, own, most=most, least=least)
     return bins.of(ctx.table)
 
 
@@ -247,7 +254,14 @@ class TableBins:
         self.columns: tuple[Binning, ...] = ()
 
     def fit(
-        self, table: Features, rows: Tensor, warn: Callable[[str], None], *, most: int = MOST, least: int = LEAST
+        self,
+        table: Features,
+        rows: Tensor,
+        warn: Callable[[str], None],
+        own: OwnBins | None = None,
+        *,
+        most: int = MOST,
+        least: int = LEAST,
     ) -> None:
         """Fits the bins on training rows, int64 (m,), alone. Columns with one bin are left out, with a warning.
 
@@ -255,15 +269,17 @@ class TableBins:
             warn: called with their names, which are the party's own.
 
         Raises:
-            DataError: no column has two bins.
+            DataError: no column has two bins; or as `OwnBins.fit`.
+            ConfigError: as `OwnBins.fit`, or it names a column that the table does not have.
         """
         if most < 2 or least < 1:
             raise InputError(f"{most} bins of {least} rows", hint="take 2 bins at least, of 1 row at least")
-        cells = table.values[rows].flatten(1)
-        words = _words(table)
+        own = own or OwnBins()
+        own.refuse_others(table.names)
+        cells, words = table.values[rows].flatten(1), _words(table)
         found = [
-            Binning.fit(name, _numbers(cells[:, place]), words[place], most, least)
-            for place, name in enumerate(table.names)
+            own.fit(partial(Binning.fit, name, words=words[place], most=most, least=least), column, least, warn)
+            for place, (name, column) in enumerate(zip(table.names, map(_numbers, cells.T), strict=True))
         ]
         if single := [one.name for one in found if one.count == 1]:
             named = ", ".join(map(repr, single[:_NAMED])) + (" .." if len(single) > _NAMED else "")
@@ -311,6 +327,7 @@ class TableBins:
                     "words": list(column.words),
                     "other": column.other,
                     "missing": column.missing,
+                    "special": list(column.special),
                 }
                 for place, column in zip(self.places, self.columns, strict=True)
             ],
@@ -329,9 +346,94 @@ class TableBins:
                 tuple(record["words"]),
                 record["other"],
                 record["missing"],
+                tuple((value, place) for value, place in record.get("special", ())),
             )
             for start, record in zip(ends, records, strict=False)
         )
+
+
+@dataclass(frozen=True)
+class OwnBins:
+    """What a party's section says of its bins: special values and cuts of columns of numbers.
+
+    Args:
+        where: the section, for errors.
+    """
+
+    where: str = ""
+    special: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    cuts: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, name: str, party: PartyConfig) -> Self:
+        """Those of a party's section."""
+        return cls(f"parties.{name}", party.special, party.cuts)
+
+    def refuse_others(self, names: Sequence[str]) -> None:
+        """Raises ConfigError for a column that is not among these."""
+        for key, columns in (("special", self.special), ("cuts", self.cuts)):
+            for name in columns:
+                if name not in names:
+                    raise ConfigError(f"{self.where}.{key}: column {name!r} is not in the table{nearest(name, names)}")
+
+    def fit(self, make: Callable[..., Binning], cells: Numbers, least: int, warn: Callable[[str], None]) -> Binning:
+        """Bins of a column's training rows, (rows,).
+
+        A special value that fewer than `least` rows have counts as missing.
+
+        Args:
+            make: bins of `cells`, by default.
+
+        Raises:
+            ConfigError: the column is of words.
+            DataError: fewer than `least` rows lie between two cuts.
+        """
+        plain = make(cells=cells)
+        special, cuts = self.special.get(plain.name, ()), self.cuts.get(plain.name)
+        if not special and cuts is None:
+            return plain
+        if plain.cuts is None:
+            key = "special" if special else "cuts"
+            hint = "leave it out: every frequent word has a bin of its own"
+            raise ConfigError(f"{self.where}.{key}: column {plain.name!r} is of words, not of numbers", hint=hint)
+        counts = {value: int((cells == value).sum()) for value in special}
+        self._warn(plain.name, cells[~np.isin(cells, special)], counts, warn)
+        alone = sorted((value for value in special if counts[value] >= least), key=lambda value: -counts[value])
+        while alone and len(cells) - sum(counts[value] for value in alone) < least:
+            alone.pop()  # the rows that are left need a bin that is large enough
+        rest = cells[~np.isin(cells, alone)]
+        rest = np.where(np.isin(rest, special), np.nan, rest)
+        found = make(cells=rest) if cuts is None else self._cut(plain.name, np.array(cuts), rest, least)
+        places = {value: found.count + number for number, value in enumerate(alone)}
+        return replace(found, special=tuple((value, places.get(value, found.missing)) for value in special))
+
+    def _cut(self, name: str, cuts: Numbers, cells: Numbers, least: int) -> Binning:
+        present = cells[~np.isnan(cells)]
+        counts = np.bincount(np.searchsorted(cuts, present), minlength=len(cuts) + 1)
+        small = int(counts.argmin())
+        if counts[small] < least:
+            low = f"above {cuts[small - 1]:g}" if small else "from the least number"
+            high = f"up to {cuts[small]:g}" if small < len(cuts) else "to the largest"
+            raise DataError(
+                f"{self.where}.cuts: column {name!r} has {counts[small]} training rows {low} {high}, and a bin needs "
+                f"{least}: sums over few rows would show what they are sums of",
+                hint="leave a cut out, or lower federation.protocol.least",
+                shared="a bin between its own cuts has too few rows",
+            )
+        median = int(np.searchsorted(cuts, np.median(present)))
+        return Binning(name, cuts, missing=len(cuts) + 1 if len(cells) - len(present) >= least else median)
+
+    def _warn(self, name: str, numbers: Numbers, counts: Mapping[float, int], warn: Callable[[str], None]) -> None:
+        """Says which special values no row has, and which lie among the column's other numbers."""
+        for value, count in counts.items():
+            said = f"{self.where}.special: {value:g} of column {name!r}"
+            if not count:
+                warn(f"{said} is in no training row")
+            elif np.nanmin(numbers, initial=value) < value < np.nanmax(numbers, initial=value):
+                warn(
+                    f"{said} lies among its other numbers, {np.nanmin(numbers):g} to {np.nanmax(numbers):g}: rows in "
+                    "which it is a number count as special too"
+                )
 
 
 @dataclass(frozen=True, eq=False)

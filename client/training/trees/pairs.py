@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.trees.bins import BinnedTable, binned
+from colonnade.client.training.trees.bins import BinnedTable
 from colonnade.common.encryption.linear import Bins
 from colonnade.common.encryption.messages import BINS
-from colonnade.common.protocols.additive import Config
 
 COARSE = 8
 _MOST = BINS // (2 * COARSE**2)  # pairs of a party
@@ -100,13 +99,11 @@ class ShapeBins:
         counts: bins of each column and pair.
     """
 
-    def __init__(self, ctx: ClientContext, cfg: Config) -> None:
-        self.table = table = binned(ctx, most=cfg.bins, least=cfg.least)
-        self.pairs, self.codes, self.counts = list[tuple[int, int]](), table.codes, table.counts
-        if cfg.pairs and len(table.columns) > 1:
-            self._pairs = PairBins(ctx, table, cfg.least)
-            self.pairs, self.counts = self._pairs.columns, (*table.counts, *self._pairs.counts)
-            self.codes = np.concatenate([table.codes, self._pairs.codes(table)], axis=1)
+    def __init__(self, table: BinnedTable, pairs: PairBins | None = None) -> None:
+        self.table, self.pairs, self.codes, self.counts = table, list[tuple[int, int]](), table.codes, table.counts
+        if pairs is not None:
+            self._pairs, self.pairs, self.counts = pairs, pairs.columns, (*table.counts, *pairs.counts)
+            self.codes = np.concatenate([table.codes, pairs.codes(table)], axis=1)
 
     @property
     def total(self) -> int:

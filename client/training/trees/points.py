@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,12 +12,9 @@ from torch import Tensor, nn
 
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.local import Local
-from colonnade.client.training.reasons import REASONS, Reason, lowest
+from colonnade.client.training.reasons import REASONS, Reason, Reference, lowest
 from colonnade.client.training.trees.pairs import ShapeBins
-from colonnade.client.training.trees.shapes import Shapes
-from colonnade.common.contracts.boosting import scores_of
 from colonnade.common.data.columns.scale import Columns
-from colonnade.common.protocols.additive import Config
 
 Floats = NDArray[np.float64]
 
@@ -29,12 +26,14 @@ class ShapeSum(Local):
         bins: of the columns and pairs.
         values: float64 (bins, scores).
         names: of the columns, and of pairs as `one x other`.
+
+    Args:
+        unit: points of a step of 1 in the score, which parts and reasons are in.
     """
 
-    def __init__(self, ctx: ClientContext, cfg: Config) -> None:
+    def __init__(self, ctx: ClientContext, bins: ShapeBins, values: Floats, unit: float = 1.0) -> None:
         super().__init__(nn.Identity())
-        self.bins = ShapeBins(ctx, cfg)
-        self.values = Shapes(ctx, self.bins.total, scores_of(ctx.federation)).values.numpy()
+        self.bins, self.values, self._points = bins, values, unit * values
         columns = self.bins.table.names
         self.names = [*columns, *(f"{columns[one]} x {columns[other]}" for one, other in self.bins.pairs)]
         self._first = np.cumsum([0, *self.bins.counts])
@@ -45,26 +44,26 @@ class ShapeSum(Local):
         return torch.from_numpy(self.bins.scores(self.values, rows)).float()
 
     def parts(self, rows: Tensor) -> Floats:
-        """What each column and pair adds to the scores of rows, less its mean over the training rows.
+        """Points of each column and pair at rows, less their mean over the training rows.
 
         Returns float64 (rows, columns and pairs, scores).
         """
         codes = self.bins.codes[rows.numpy()].astype(np.int64)
         means = np.stack([self._means(number) for number in range(len(self.names))])
-        found: Floats = self.values[codes + self._first[:-1]] - means
+        found: Floats = self._points[codes + self._first[:-1]] - means
         return found
 
     def reasons(
-        self, rows: Tensor, most: int = REASONS, reference: Literal["mean", "best"] = "mean", score: int = 0
+        self, rows: Tensor, most: int = REASONS, reference: Reference = "mean", score: int = 0
     ) -> list[list[Reason]]:
-        """The columns and pairs that lower the score of each row most, against the mean or the best of their values.
+        """The columns and pairs that lower the points of each row most, against the mean or the best of their values.
 
         Returns for each row at most `most` of them, with what they lower it by: a number below 0, the lowest first.
         """
         parts = self.parts(rows)[:, :, score]
         if reference == "best":
             ends = zip(self._first, self._first[1:], strict=False)
-            best = [self.values[first:last, score].max() for first, last in ends]
+            best = [self._points[first:last, score].max() for first, last in ends]
             means = [self._means(number)[score] for number in range(len(self.names))]
             parts = parts - (np.array(best) - np.array(means))
         return lowest(parts, self.names, most)
@@ -92,7 +91,7 @@ class ShapeSum(Local):
 
     def _said(self, number: int) -> dict[str, Any]:
         """Points by bin, their mean over the training rows, and the mean distance from it."""
-        points, mean = self.values[self._first[number] : self._first[number + 1]], self._means(number)
+        points, mean = self._points[self._first[number] : self._first[number + 1]], self._means(number)
         shares = self._shares(number)
         return {
             "importance": float((shares[:, None] * np.abs(points - mean)).sum(0).mean()),
@@ -101,7 +100,7 @@ class ShapeSum(Local):
         }
 
     def _means(self, number: int) -> Floats:
-        found: Floats = self._shares(number) @ self.values[self._first[number] : self._first[number + 1]]
+        found: Floats = self._shares(number) @ self._points[self._first[number] : self._first[number + 1]]
         return found
 
     def _shares(self, number: int) -> Floats:

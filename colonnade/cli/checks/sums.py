@@ -8,8 +8,10 @@ from typing import Any
 from torch import Tensor
 
 from colonnade.client.privacy.answers import REPEATS
-from colonnade.client.training.trees.bins import TableBins
+from colonnade.client.training.trees.bins import OwnBins, TableBins
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.members import PartyConfig
+from colonnade.common.contracts.boosting import BoostedConfig
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.data.columns.features import Features
@@ -33,24 +35,24 @@ class BinnedSums:
 
     def __init__(self, federation: FederationConfig) -> None:
         self._federation = federation
-        self._config: Any = federation.protocol  # with the keys of boosted protocols
+        self._config: Any = federation.protocol  # with the keys of bins
         self._contract = CONTRACTS[federation.protocol.name]
         self._returned = self._contract.exchange.returns == "sums"
         self._bins: dict[str, int] = {}
 
-    def add(self, party: str, table: Features, rows: Tensor) -> str:
+    def add(self, party: str, own: PartyConfig, table: Features, rows: Tensor) -> str:
         """Counts a party's bins; returns what to add to its line.
 
         Args:
+            own: the party's section.
             rows: int64 (m,), of the table, that are of training as far as is known.
 
         Raises:
-            DataError: no column has two bins.
+            DataError: no column has two bins; or as `TableBins.fit`.
         """
-        bins = TableBins()
-        bins.fit(
-            table, rows, lambda said: out.warn(f"{party}: {said}"), most=self._config.bins, least=self._config.least
-        )
+        bins, warn = TableBins(), lambda said: out.warn(f"{party}: {said}")
+        most, least = self._config.bins, self._config.least
+        bins.fit(table, rows, warn, OwnBins.of(party, own), most=most, least=least)
         self._bins[party] = sum(column.count for column in bins.columns)
         return f"; {self._bins[party]} bins of {counted(len(bins.columns), 'column')}"
 
@@ -64,8 +66,9 @@ class BinnedSums:
         rows, config = len(schedule.partition.train), self._config
         size, each = SumSize(rows), self._contract.vectors(self._federation, config)
         vectors = schedule.rounds * each
-        if config.gradients == "encrypted":
-            bits = config.bits_of(size)
+        boosted = isinstance(config, BoostedConfig)
+        if not boosted or config.gradients == "encrypted":
+            bits = config.bits_of(size) if boosted else size.precision
             answers = PROBES if self._returned else REPEATS * vectors
             left = size.residual(answers, size.probe_noise if self._returned else 0)
             said = (
@@ -79,7 +82,7 @@ class BinnedSums:
         if self._returned:
             out.warn(
                 "the sums go back to their owners under a mask: each party learns how many training rows of each class "
-                "are in each of its bins, and the server no sum over a bin (docs/protocols/additive.md)"
+                f"are in each of its bins, and the server no sum over a bin (docs/protocols/{config.name}.md)"
             )
             for found in solvable(self._bins, rows):
                 out.warn(found)

@@ -89,7 +89,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
         looked_at = schedule.partition.train if federation.align == "none" else torch.arange(len(features.values))
         more = coding.add(name, columns, model, schedule.partition) if coding and model else ""
         if sums and columns.table is not None:
-            more = sums.add(name, columns.table, looked_at)
+            more = sums.add(name, party, columns.table, looked_at)
         out.print(
             f"{name}: {overlap.most}{encoded_rows(len(features.values), shape)}{more}", markup=False, soft_wrap=True
         )

@@ -10,7 +10,6 @@ import torch
 
 from colonnade.cli.read.export_forest import FILE, party_part
 from colonnade.cli.read.export_server import export_server
-from colonnade.cli.read.export_shapes import FILE as SHAPES
 from colonnade.cli.read.export_shapes import party_shapes
 from colonnade.cli.read.exported import TRACED, program_of, write_json, write_part
 from colonnade.client.protocols import LOCAL, SPLITS
@@ -73,7 +72,8 @@ class OpenedParty:
 
 
 def export(folder: Path, party: str, file: Path | None, out: Path | None) -> None:
-    """Writes model.safetensors, model.pt2 and model.json, and a copy of a party's encoder; of a forest forest.json.
+    """Writes model.safetensors, model.pt2 and model.json, and a copy of a party's encoder; of a forest forest.json, of
+    shapes shapes.json, of a scorecard scorecard.json.
 
     Args:
         party: a name, or `server`.
@@ -88,8 +88,8 @@ def export(folder: Path, party: str, file: Path | None, out: Path | None) -> Non
     opened = _open(place, party)
     into, record, files = out or place.home.export, _record(place.config, party, opened), FILE
     if isinstance(opened.local, ShapeSum):
-        write_json(into / SHAPES, party_shapes(opened.local, record))
-        files = SHAPES
+        files, content = party_shapes(opened.local, record)
+        write_json(into / files, content)
     elif isinstance(opened.local, Local):
         program = program_of(opened.local, torch.zeros(TRACED, *opened.shape))  # first: this step may fail
         encoder = {place.home.encoder.name: place.home.encoder.read_bytes()}

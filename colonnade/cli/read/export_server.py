@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.cli.read.export_forest import FILE, server_part
-from colonnade.cli.read.export_shapes import FILE as SHAPES
 from colonnade.cli.read.export_shapes import server_shapes
 from colonnade.cli.read.exported import RECORD, TRACED, program_of, write_json, write_part
 from colonnade.common.alignment.record import kept_rows
@@ -102,8 +101,8 @@ def export_server(run: RunFolder, config: Config, base: Path, out: Path | None) 
         return into, rounds[0]
     joint = JOINT[name](ctx, federation.protocol)
     if isinstance(joint, ScoreSum):
-        file = SHAPES if federation.protocol.typed else RECORD
-        write_json(into / file, server_shapes(joint, record))
+        file, content = server_shapes(joint, federation.protocol, record)
+        write_json(into / (file if federation.protocol.typed else RECORD), content)
         return into, rounds[0]
     model = ServerPart(joint, ctx.state).eval()
     width = prediction.width(federation)

@@ -19,6 +19,7 @@ KINDS: Mapping[str, str] = {
     "Held": "alignment of rows: which earlier result the party has kept",
     "Kept": "alignment of rows: a receipt, the result is on the party's disk",
     "HintPart": "trees and shapes: a part of the party's table of bins, encrypted",
+    "InformationValues": "a scorecard: how much the party's columns tell of the labels, by number; or nothing",
     "KeyOffer": "a public key, for encryption between parties",
     "KeyProof": "a proof that the parties have the same keys",
     "Logits": "scores of the classes for a batch of training rows",

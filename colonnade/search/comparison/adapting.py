@@ -166,6 +166,8 @@ class GivenSetup:
             notes.append("aggregate: clear, for fewer than three parties")
         if CONTRACTS[name].exchange.shares_labels and made["server"].pop("class_weights", "none") != "none":
             notes.append("no class weights: parties compute the loss themselves")
+        if CONTRACTS[name].config.cards and made["server"].pop("class_weights", "none") != "none":
+            notes.append("no class weights: points stand for odds in the table")
         if name == "vfl_afe":
             federation["privacy"] = {"mechanism": "adaptive", "clip": 1.0, "epsilon": self.epsilon, "delta": DELTA}
             notes.append(f"privacy: epsilon {self.epsilon:g} of a row's own embeddings, delta {DELTA:g}")

@@ -198,7 +198,7 @@ class TestPages:
     def test_sums_only_is_stated_for_protocols_that_show_nothing_else(self) -> None:
         everyone = [results(name, plain=record(0.96)) for name in CONTRACTS]
         (found,) = [one for one in needs(everyone, []) if one.need == "the server sees sums alone"]
-        assert set(found.best) == {"fedvs", "split_avg", "vimadmm_j", "additive", "hetero_lr"}
+        assert set(found.best) == {"fedvs", "split_avg", "vimadmm_j", "additive", "hetero_lr", "scorecard"}
         assert "each party's predictions" in found.why
 
     def test_a_row_has_a_cell_for_every_column(self) -> None:

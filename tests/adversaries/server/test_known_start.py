@@ -103,11 +103,19 @@ def starts(cfg: Config, secrets: dict[str, bytes]) -> Starts:
 # What no member draws for itself: seeded noise, which these configurations ask for, the fixed groups of codes, and
 # where trees start, which follows from the labels of the training rows.
 ASKED = {"noise", "groups", "start"}
-AT_ZERO = ("codes", "linear_admm", "secureboost", "additive", "hetero_lr")  # protocols whose models begin there
+AT_ZERO = (
+    "codes",
+    "linear_admm",
+    "secureboost",
+    "additive",
+    "hetero_lr",
+    "scorecard",
+)  # protocols whose models begin there
 WEIGHTS = {"model", "head", "heads", "active model"}
 PROTOCOLS = {
     **{name: ({"name": name}, ()) for name in NAMES},
     "codes": ({"name": "codes", "steps": 2}, ()),
+    "scorecard": ({"name": "scorecard", "bins": 4}, ("federation.rounds=2",)),
     "vimadmm, mlp heads": ({"name": "vimadmm", "head": "mlp"}, ()),
     "c_vfl, mlp head": ({"name": "c_vfl", "head": "mlp"}, ()),
     "split, rounded": ({"name": "split"}, ("federation.compress.up=4",)),

@@ -1,0 +1,63 @@
+"""Scorecards, party side. The box: common/protocols/scorecard.py."""
+
+from __future__ import annotations
+
+import torch
+
+from colonnade.client.regression.steps import OwnSteps, share_of, step_terms
+from colonnade.client.training.cards.bins import CardBins, card_of
+from colonnade.client.training.cards.card import Card, WoeColumns
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.sums.returned import OwnSums
+from colonnade.client.training.trees.bins import BinnedTable
+from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.errors import ContractError
+from colonnade.common.protocols.scorecard import Chosen, Config, InformationValues
+
+
+async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
+    """Makes bins in the first round; then keeps the coefficients of its columns."""
+    table, bins = card_of(ctx, cfg)
+    vectors = ctx.answers("vectors", ctx.schedule.rounds * 2)
+    own = await step_terms(ctx, server, cfg)
+    counted: OwnSums | None = None
+    steps: OwnSteps | None = None
+    async for t in server.rounds(after=ctx.round):
+        if not bins.chosen:
+            counted = counted or OwnSums(ctx, server, table.one_hot(ctx.schedule.partition.train))
+            if await counted.open(t):
+                vectors.take(1)
+                await _fit(ctx, server, cfg, t, (table, bins, counted))
+            continue
+        steps = steps or OwnSteps(ctx, server, cfg, WoeColumns(ctx, cfg, table, bins), own, vectors)
+        await steps.round(t)
+    if bins.chosen and (wrong := local(ctx, cfg).wrong):
+        ctx.warn(
+            f"points fall where the share of goods rises: {', '.join(map(repr, wrong))}; another column tells the same "
+            "and more: leave such columns out, or raise federation.protocol.min_iv"
+        )
+
+
+async def _fit(
+    ctx: ClientContext, server: Link, cfg: Config, t: int, bins: tuple[BinnedTable, CardBins, OwnSums]
+) -> None:
+    table, own, counted = bins
+    if (found := await counted.sums(t, 1)) is None:  # 1 to 3
+        return
+    own.fit(ctx, cfg, table, found[0][:, 0])
+    said = [own.evidence(table)[number].iv for number in own.kept] if ctx.config.policy.share_iv and cfg.top else []
+    await server.send(InformationValues(t, ctx.release(torch.tensor(said, dtype=torch.float64))))  # 4
+    chosen = await server.recv(Chosen, t, columns=len(said))  # 5
+    if chosen is None:
+        return
+    stays = chosen.stays.bool().numpy() if said else own.kept >= 0
+    if not stays.any():
+        raise ContractError(SERVER, "Chosen", "stays", "one column at least", "none")
+    own.choose(stays)
+
+
+def local(ctx: ClientContext, cfg: Config) -> Card:
+    """The points of the state."""
+    table, bins = card_of(ctx, cfg)
+    columns = WoeColumns(ctx, cfg, table, bins)
+    return columns.model(columns.coefficients(share_of(ctx, cfg, columns).at))

@@ -1,0 +1,1 @@
+"""Scorecards, party side: optimal bins, weights of evidence, points."""

@@ -1,0 +1,214 @@
+"""A party's bins with their weights of evidence: optimal ones, each of some fine bins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from colonnade.client.training.cards.optimal import optimal_bins
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.trees.bins import BinnedTable, Binning, binned, directions
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.errors import ContractError, DataError
+from colonnade.common.protocols.scorecard import Config
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+_SMOOTHED = 0.5
+"""Added to the goods and the bads of a bin that lacks one of them."""
+_NAMED = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """A column's optimal bins.
+
+    Args:
+        column: its fine bins.
+        group: the optimal bin of each fine one, int64 (fine bins,).
+        goods, bads: training rows of each optimal bin, int64 (bins,).
+    """
+
+    column: Binning
+    group: Counts
+    goods: Counts
+    bads: Counts
+
+    @property
+    def smoothed(self) -> NDArray[np.bool_]:
+        """Bins without goods or without bads."""
+        found: NDArray[np.bool_] = (self.goods == 0) | (self.bads == 0)
+        return found
+
+    @property
+    def woe(self) -> Floats:
+        """Weight of evidence of each bin: ln of its share of the goods over its share of the bads."""
+        goods, bads = self._shares()
+        found: Floats = np.log(goods / bads)
+        return found
+
+    @property
+    def values(self) -> Floats:
+        """What each bin adds to the information value."""
+        goods, bads = self._shares()
+        found: Floats = (goods - bads) * self.woe
+        return found
+
+    @property
+    def iv(self) -> float:
+        return float(self.values.sum())
+
+    def _shares(self) -> tuple[Floats, Floats]:
+        more = _SMOOTHED * self.smoothed
+        return (self.goods + more) / self.goods.sum(), (self.bads + more) / self.bads.sum()
+
+    def labels(self, *, whole: bool = True) -> list[str]:
+        """Which values each bin holds, in words.
+
+        Args:
+            whole: False leaves out missing values and other words where they share the bin of values that are named.
+        """
+        parts = [list[str]() for _ in self.goods]
+        if self.column.cuts is None:
+            for word, place in zip(self.column.words, self.group, strict=False):
+                parts[place].append(word)
+            if whole or self.column.other >= len(self.column.words):
+                parts[self.group[self.column.other]].append("other words")
+        else:
+            for number in range(int(self.group[: self.column.values].max()) + 1):
+                parts[number].append(self._interval(number))
+            for value, place in self.column.special:
+                parts[self.group[place]].append(f"{value:g}")
+        if whole or self.column.missing >= self.column.values:
+            parts[self.group[self.column.missing]].append("missing")
+        return [", ".join(each) for each in parts]
+
+    def cuts(self) -> list[float]:
+        """Of numbers: the last value of each optimal bin but the last."""
+        assert self.column.cuts is not None
+        ends = np.flatnonzero(np.diff(self.group[: self.column.values]))
+        return [float(each) for each in self.column.cuts[ends]]
+
+    def _interval(self, number: int) -> str:
+        cuts = [f"{each:.12g}" for each in self.cuts()]
+        if not cuts:
+            return "any number"
+        if number == len(cuts):
+            return f"> {cuts[-1]}"
+        return f"<= {cuts[0]}" if not number else f"> {cuts[number - 1]} and <= {cuts[number]}"
+
+
+class CardBins:
+    """Optimal bins of all columns of a party. An own state of the protocol, empty until they are fitted.
+
+    Attributes:
+        kept: numbers of the columns that the regression has, ascending.
+    """
+
+    def __init__(self) -> None:
+        self.rows, self.bads, self.group = (np.empty(0, np.int64) for _ in range(3))
+        self.kept: Counts = np.empty(0, np.int64)
+        self.chosen = False
+
+    def fit(self, ctx: ClientContext, cfg: Config, table: BinnedTable, sums: Floats) -> None:
+        """Makes the bins, and leaves out columns of too little information, with a warning.
+
+        Args:
+            sums: bads over the fine bins of all columns, as the server returned them.
+
+        Raises:
+            ContractError: they are no counts of rows.
+            DataError: no column has enough.
+        """
+        train = table.codes[ctx.schedule.partition.train.numpy()]
+        counted = [np.bincount(train[:, place], minlength=count) for place, count in enumerate(table.counts)]
+        self.rows, self.bads = np.concatenate(counted), sums.astype(np.int64)
+        _refuse_others(table, self.rows, self.bads, sums)
+        steered, groups = directions(ctx, table.columns), []
+        for number, (column, rows, bads) in enumerate(self._by_column(table, self.rows, self.bads)):
+            if column.name in ctx.config.cuts:
+                groups.append(np.arange(len(rows)))
+            else:
+                groups.append(optimal_bins(column, rows - bads, bads, steered.get(number)))
+        self.group = np.concatenate(groups)
+        found = self.evidence(table)
+        self.kept = np.array([number for number, each in enumerate(found) if each.iv >= cfg.min_iv], np.int64)
+        self._warn(ctx, cfg, found)
+
+    def choose(self, stays: NDArray[np.bool_]) -> None:
+        """Leaves out what the server does not choose of the kept columns."""
+        self.kept, self.chosen = self.kept[stays], True
+
+    def evidence(self, table: BinnedTable) -> list[Evidence]:
+        """Of every column of the table."""
+        found = []
+        for (column, rows, bads), (_, group, _) in zip(
+            self._by_column(table, self.rows, self.bads), self._by_column(table, self.group, self.group), strict=True
+        ):
+            goods, count = rows - bads, int(group.max()) + 1
+            found.append(
+                Evidence(
+                    column,
+                    group,
+                    np.bincount(group, goods, count).astype(np.int64),
+                    np.bincount(group, bads, count).astype(np.int64),
+                )
+            )
+        return found
+
+    @staticmethod
+    def _by_column(table: BinnedTable, one: Counts, other: Counts) -> list[tuple[Binning, Counts, Counts]]:
+        ends = np.cumsum(table.counts)[:-1]
+        return list(zip(table.columns, np.split(one, ends), np.split(other, ends), strict=True))
+
+    def _warn(self, ctx: ClientContext, cfg: Config, found: list[Evidence]) -> None:
+        few = [each for number, each in enumerate(found) if number not in self.kept]
+        named = ", ".join(f"{each.column.name!r} ({each.iv:.3g})" for each in few[:_NAMED])
+        said = f"{len(few)} of {len(found)} columns have an information value below {cfg.min_iv:g}: {named}"
+        if len(few) == len(found):
+            raise DataError(
+                said,
+                hint="bring columns that tell of the labels, or lower federation.protocol.min_iv",
+                shared=f"none of its columns has an information value of {cfg.min_iv:g}",
+            )
+        if few:
+            ctx.warn(f"{said}{' ..' if len(few) > _NAMED else ''}; they are left out")
+        for number in self.kept:
+            each = found[number]
+            for place in np.flatnonzero(each.smoothed):
+                lacks = "goods" if not each.goods[place] else "bads"
+                ctx.warn(
+                    f"column {each.column.name!r}: no {lacks} in the bin {each.labels()[place]}; its weight of "
+                    f"evidence is that of {_SMOOTHED:g} more of both"
+                )
+
+    def state(self) -> dict[str, Any]:
+        return {"chosen": self.chosen, **{name: torch.from_numpy(getattr(self, name).copy()) for name in _FITTED}}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        self.chosen = bool(saved["chosen"])
+        for name in _FITTED:
+            setattr(self, name, saved[name].numpy().copy())
+
+
+_FITTED = ("rows", "bads", "group", "kept")
+
+
+def _refuse_others(table: BinnedTable, rows: Counts, bads: Counts, sums: Floats) -> None:
+    """Raises ContractError unless sums are counts of one set of rows in every column."""
+    totals = [int(each.sum()) for each in np.split(bads, np.cumsum(table.counts)[:-1])]
+    if (bads != sums).any() or (bads < 0).any() or (bads > rows).any() or len(set(totals)) > 1:
+        got = "numbers that are none" if len(set(totals)) == 1 else "other totals from column to column"
+        raise ContractError(SERVER, "OpenedSums", "y", "counts of rows in each bin", got)
+    if not 0 < totals[0] < rows[: table.counts[0]].sum():
+        raise ContractError(SERVER, "OpenedSums", "y", "rows of both classes", "rows of one")
+
+
+def card_of(ctx: ClientContext, cfg: Config) -> tuple[BinnedTable, CardBins]:
+    """The party's fine bins of its table's rows, and its optimal ones, in its state."""
+    return binned(ctx, most=cfg.bins, least=cfg.least), ctx.state.keep("card", CardBins)
