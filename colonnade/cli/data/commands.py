@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from colonnade.cli.options import Given, Sets
+from colonnade.common.parsing.file import load
 from colonnade.launcher.demo import demo_file
 
 
@@ -16,6 +17,7 @@ def check(
     sets: Sets = None,
     models: Annotated[bool, typer.Option("--run-models", help="run the code of the model files that it names")] = False,
 ) -> None:
+    load(file, tuple(sets or ()))  # what is wrong with the file itself is said before that takes seconds
     from colonnade.cli.data.check import check as run  # noqa: PLC0415  # torch
 
     run(file, tuple(sets or ()), run_models=models)
