@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from colonnade.client.regression.steps import OwnSteps, share_of, step_terms
@@ -10,6 +11,8 @@ from colonnade.client.training.cards.card import Card, WoeColumns
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.sums.returned import OwnSums
 from colonnade.client.training.trees.bins import BinnedTable
+from colonnade.client.training.trees.pairs import ShapeBins
+from colonnade.client.training.trees.points import ShapeSum
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError
 from colonnade.common.protocols.scorecard import Chosen, Config, InformationValues
@@ -31,7 +34,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
             continue
         steps = steps or OwnSteps(ctx, server, cfg, WoeColumns(ctx, cfg, table, bins), own, vectors)
         await steps.round(t)
-    if bins.chosen and (wrong := local(ctx, cfg).wrong):
+    if bins.chosen and (wrong := _card(ctx, cfg, table, bins).wrong):
         ctx.warn(
             f"points fall where the share of goods rises: {', '.join(map(repr, wrong))}; another column tells the same "
             "and more: leave such columns out, or raise federation.protocol.min_iv"
@@ -56,8 +59,14 @@ async def _fit(
     own.choose(stays)
 
 
-def local(ctx: ClientContext, cfg: Config) -> Card:
-    """The points of the state."""
+def local(ctx: ClientContext, cfg: Config) -> ShapeSum:
+    """The points of the state: before there are bins, none."""
     table, bins = card_of(ctx, cfg)
+    if not bins.chosen:
+        return ShapeSum(ctx, ShapeBins(table), np.zeros((sum(table.counts), 1)))
+    return _card(ctx, cfg, table, bins)
+
+
+def _card(ctx: ClientContext, cfg: Config, table: BinnedTable, bins: CardBins) -> Card:
     columns = WoeColumns(ctx, cfg, table, bins)
     return columns.model(columns.coefficients(share_of(ctx, cfg, columns).at))

@@ -29,6 +29,7 @@ from colonnade.common.encryption.messages import OpenedSums
 from colonnade.common.errors import ColonnadeError, ContractError
 from colonnade.common.parsing.file import parse
 from colonnade.common.protocols.scorecard import Chosen
+from colonnade.common.run.state import State
 from colonnade.server.protocols.scorecard import joint, serve
 from colonnade.server.training.sums.returned import ReturnedSums
 from colonnade.simulation.federation import Simulation
@@ -94,7 +95,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
 def part(outcome: Outcome, name: str) -> Card:
     ctx: Any = outcome.clients[name]
-    return local(ctx, ctx.federation.protocol)
+    found = local(ctx, ctx.federation.protocol)
+    assert isinstance(found, Card)
+    return found
 
 
 def cards(outcome: Outcome) -> dict[str, Any]:
@@ -312,6 +315,11 @@ def test_what_makes_no_card_is_refused(tmp_path: Path, sets: tuple[str, ...], sa
     with pytest.raises(ColonnadeError) as refused:
         run(tmp_path, CLEAR, *sets)
     assert re.search(said, str(refused.value)), refused.value
+
+
+def test_before_there_are_bins_no_part_has_points(whole: Outcome) -> None:
+    ctx: Any = whole.clients["shop"]
+    assert not local(replace(ctx, state=State()), ctx.federation.protocol).values.any()
 
 
 def test_without_optbinning_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ class ShapeSum(Local):
         for number, column in enumerate(self.bins.table.columns):
             values: dict[str, Any] = {"words": list(column.words), "others": column.other}
             if column.cuts is not None:
-                values = {"cuts": column.cuts.tolist()}
+                values = {"cuts": column.cuts.tolist(), **({"special": column.special} if column.special else {})}
             yield {"column": column.name, **values, "missing": column.missing, **self._said(number)}
 
     def _pairs(self) -> Iterator[dict[str, Any]]:

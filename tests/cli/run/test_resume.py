@@ -146,8 +146,8 @@ def test_a_party_killed_inside_a_tree_grows_the_forest_of_an_unbroken_run(tmp_pa
 
 
 def test_a_party_killed_inside_a_step_has_the_coefficients_of_an_unbroken_run(tmp_path: Path) -> None:
-    """Bit by bit: under other keys and masks the step is the same."""
-    out, whole = killed(tmp_path, {"name": "hetero_lr"}, "MaskedSums")
+    """Bit by bit: under other keys and masks the step is the same. A scorecard's are those of a regression."""
+    out, whole = killed(tmp_path, {"name": "scorecard", "bins": 8}, "MaskedSums")
     for name, ctx in whole.clients.items():
         share = kept(out, name, 4).keep("coefficients", lambda: Share(np.zeros((10, 1)), 30, 1.0))
         assert share.at.any() and np.array_equal(share.at, ctx.state["coefficients"].at)
