@@ -8,6 +8,7 @@ import torch
 from colonnade.client.regression.steps import OwnSteps, share_of, step_terms
 from colonnade.client.training.cards.bins import CardBins, card_of
 from colonnade.client.training.cards.card import Card, WoeColumns
+from colonnade.client.training.cards.optimal import refuse_without_library
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.sums.returned import OwnSums
 from colonnade.client.training.trees.bins import BinnedTable
@@ -20,6 +21,7 @@ from colonnade.common.protocols.scorecard import Chosen, Config, InformationValu
 
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Makes bins in the first round; then keeps the coefficients of its columns."""
+    refuse_without_library()
     table, bins = card_of(ctx, cfg)
     vectors = ctx.answers("vectors", ctx.schedule.rounds * 2)
     own = await step_terms(ctx, server, cfg)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from bisect import bisect_left
 from dataclasses import replace
 from functools import partial
@@ -19,6 +18,7 @@ from sklearn.linear_model import LogisticRegression
 
 from colonnade.cli.read.export_shapes import party_shapes, server_shapes
 from colonnade.client.protocols.scorecard import local
+from colonnade.client.training.cards import optimal
 from colonnade.client.training.cards.bins import Evidence
 from colonnade.client.training.cards.card import EXPLAINED, Card
 from colonnade.client.training.cards.optimal import optimal_bins
@@ -322,11 +322,10 @@ def test_before_there_are_bins_no_part_has_points(whole: Outcome) -> None:
     assert not local(replace(ctx, state=State()), ctx.federation.protocol).values.any()
 
 
-def test_without_optbinning_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "optbinning", None)
-    counts = np.array([30, 20])
+def test_without_optbinning_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimal, "find_spec", lambda _name: None)
     with pytest.raises(ColonnadeError, match="OptBinning") as refused:
-        optimal_bins(Binning("age", np.array([3.0]), missing=1), counts, counts)
+        run(tmp_path, CLEAR)
     assert "colonnade[scorecards]" in str(refused.value.hint)
 
 

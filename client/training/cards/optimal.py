@@ -6,7 +6,7 @@ Two weighted rows a fine bin, its goods and its bads, give the cuts that all row
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,6 @@ def optimal_bins(column: Binning, goods: Counts, bads: Counts, direction: int | 
         goods, bads: in every fine bin.
         direction: 1 if the share of bads has to rise along the column, -1 if it has to fall.
 
-    Raises:
-        EnvironmentFault: OptBinning is not installed.
     """
     values, order = column.values, np.arange(column.values)
     if column.cuts is None:
@@ -48,7 +46,8 @@ def _cuts(goods: Counts, bads: Counts, other_goods: int, other_bads: int, direct
     """Cuts between places 0, 1, .. in an order, between which the bins are joined."""
     if len(goods) < 2 or not goods.sum() or not bads.sum():
         return np.empty(0)
-    binning = _library().OptimalBinning(dtype="numerical", monotonic_trend=_TRENDS[direction])
+    library = import_module("optbinning")  # here: it takes seconds
+    binning = library.OptimalBinning(dtype="numerical", monotonic_trend=_TRENDS[direction])
     places = np.append(np.arange(len(goods), dtype=np.float64), np.nan)  # others count in what is too small a bin
     weights = np.concatenate([np.append(goods, other_goods), np.append(bads, other_bads)]).astype(np.float64)
     x, y = np.tile(places, 2), np.repeat([0, 1], len(places))
@@ -57,10 +56,9 @@ def _cuts(goods: Counts, bads: Counts, other_goods: int, other_bads: int, direct
     return np.asarray(binning.splits, np.float64)
 
 
-def _library() -> Any:
-    try:
-        return import_module("optbinning")
-    except ImportError:
+def refuse_without_library() -> None:
+    """Raises EnvironmentFault if OptBinning is not installed."""
+    if find_spec("optbinning") is None:
         raise EnvironmentFault(
             "scorecards need OptBinning, which is not installed", hint="pip install 'colonnade[scorecards]'"
-        ) from None
+        )

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from colonnade.client.privacy.answers import REPEATS
+from colonnade.client.training.cards.optimal import refuse_without_library
 from colonnade.client.training.trees.bins import OwnBins, TableBins
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
@@ -49,7 +50,10 @@ class BinnedSums:
 
         Raises:
             DataError: no column has two bins; or as `TableBins.fit`.
+            EnvironmentFault: a scorecard's bins need a library that is not installed.
         """
+        if self._config.cards:
+            refuse_without_library()
         bins, warn = TableBins(), lambda said: out.warn(f"{party}: {said}")
         most, least = self._config.bins, self._config.least
         bins.fit(table, rows, warn, OwnBins.of(party, own), most=most, least=least)
