@@ -106,7 +106,7 @@ APART: Mapping[str, str] = {
     "learning_sets": "the sets of `default_table`",
     "small_tables": "compares defaults with a search for docs/defaults.md, and times nothing",
     "leakage": "runs attacks for docs/attacks.md, and times nothing",
-    "epsilon_figure": "draws the picture of docs/choosing.md, and times nothing",
+    "epsilon_figure": "draws the picture of docs/epsilon.md, and times nothing",
     "rescaling": "an audit for docs/protocols/vfl_afe.md, and times nothing",
     "strangers": "memory that strangers take of two ports: `python -m benchmarks.strangers`",
     "flooders": "the strangers of flood, as a process",

@@ -97,6 +97,9 @@ PANELS: Mapping[str, Mapping[str, Command]] = {
             "read.commands:scorecard",
             "Write a page about the scores of a two-class run: KS, gain, lift, cut-offs, stability, groups.",
         ),
+        "bins": Command(
+            "read.commands:bins", "Write a page about a party's bins of a scorecard: WOE, IV, points, stability."
+        ),
         "ledger": Command(
             "read.ledger:ledger", "Show what left a party, by its own record: kinds, bytes, rows, protection, epsilon."
         ),

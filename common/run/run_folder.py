@@ -128,6 +128,7 @@ class PartyFolder(MemberFolder):
 
     export = _Below("export")
     """Its exported part of the model."""
+    bins = _Below("bins.html")
     codes = _Below("codes")
     """The released codes of its rows, each drawn once, and the encoder that makes them."""
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
+from colonnade.cli.commands import loaded
 from colonnade.common.errors import ConfigError
-from colonnade.common.parsing.file import parse
+from colonnade.common.parsing.file import load, parse
 from tests.support.household import colonnade
 
 ROOT = Path(__file__).parents[2]
@@ -77,8 +78,8 @@ def test_python_of_the_researchers_runs(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_months_life_of_a_model_is_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All commands in their order but those of the service, with two epochs in place of up to 40."""
     monkeypatch.chdir(tmp_path)
-    Path("june.py").write_text(blocks("data_teams.md", "python")[-1])
-    life = (ROOT / "docs/data_teams.md").read_text().partition("## 8. A month's life")[2].partition("## 9.")[0]
+    Path("june.py").write_text(blocks("month.md", "python")[-1])
+    life = (ROOT / "docs/month.md").read_text()
     said = {}
     for language, block in FENCE.findall(life):
         if language or "colonnade serve " in block:
@@ -96,3 +97,19 @@ def test_the_months_life_of_a_model_is_as_written(tmp_path: Path, monkeypatch: p
     assert json.loads(Path("month/may/parties/bank/batches.jsonl").read_text())["rows"] == 40
     scores, ids = (Path(f"month/june/{name}.csv").read_text().splitlines()[1:] for name in ("scores", "ids"))
     assert [line.split(",")[0] for line in scores] == ids and all(line.split(",")[1] in "01" for line in scores)
+
+
+def test_three_models_of_three_tables_are_as_written() -> None:
+    """Every command has the words that it takes; every configuration that it runs is one, also of a scorecard."""
+    page = (ROOT / "docs/data_teams.md").read_text()
+    section = page.partition("## 8. Three models")[2].partition("## 9.")[0]
+    lines = [shlex.split(line) for _, block in FENCE.findall(section) for line in block.splitlines()]
+    assert len(lines) == 10
+    for _, name, *words in lines:
+        command = loaded(name)
+        own = command.commands[words[0]] if name in ("datasets", "tables") else command
+        given = own.make_context(name, words[own is not command :]).params
+        if name == "up":
+            config = load(ROOT / given["file"], tuple(given["sets"] or ()))
+            assert config.federation.align == "psi" and len(config.federation.names) == 3
+    assert len(page.split()) <= 1500

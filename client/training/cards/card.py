@@ -44,7 +44,7 @@ class Card(ShapeSum):
         means: Floats,
     ) -> None:
         self.factor, self.kept, self._evidence = cfg.factor, bins.kept, bins.evidence(table)
-        self._coefficients, self._means_of_woe = coefficients, means
+        self._coefficients, self._means_of_woe, self._test = coefficients, means, ctx.schedule.partition.test
         values = [np.zeros(count) for count in table.counts]
         for number, coefficient, mean in zip(self.kept, coefficients, means, strict=True):
             each = self._evidence[number]
@@ -113,11 +113,14 @@ class Card(ShapeSum):
                 "mean": mean,
                 **values,
                 "missing": int(group[column.missing]),
-                "bins": list(self._bins(each, coefficient, mean)),
+                "bins": list(self._bins(number, each, coefficient, mean)),
             }
 
-    def _bins(self, each: Evidence, coefficient: float | None, mean: float | None) -> Iterator[dict[str, Any]]:
+    def _bins(
+        self, number: int, each: Evidence, coefficient: float | None, mean: float | None
+    ) -> Iterator[dict[str, Any]]:
         counts = each.goods + each.bads
+        tested = np.bincount(each.group[self.bins.codes[self._test.numpy(), number]], minlength=len(counts))
         for place, (label, reason) in enumerate(zip(each.labels(), each.labels(whole=False), strict=True)):
             points = None
             if coefficient is not None and mean is not None:
@@ -126,6 +129,7 @@ class Card(ShapeSum):
                 "label": label,
                 "count": int(counts[place]),
                 "bads": int(each.bads[place]),
+                "test": int(tested[place]),
                 "event_rate": float(each.bads[place] / counts[place]),
                 "woe": float(each.woe[place]),
                 "iv": float(each.values[place]),

@@ -62,6 +62,20 @@ def scorecard(
     run_it(run, cut_off, groups, scores, labels, out)
 
 
+def bins(
+    folder: Annotated[Path, typer.Argument(help="a party's own folder, RUN/parties/NAME", show_default=False)],
+    file: Annotated[
+        Path | None, typer.Option(help="the party's configuration, if the run was elsewhere", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="the page; default: bins.html in the folder", show_default=False)
+    ] = None,
+) -> None:
+    from colonnade.cli.read.bins import bins as run_it  # noqa: PLC0415  # torch
+
+    run_it(folder, file, out)
+
+
 def export(
     run: Annotated[Path, typer.Argument(help="the folder of a run, or with --file of one member", show_default=False)],
     party: Annotated[str, typer.Option(help="name of the party, or server", show_default=False)],

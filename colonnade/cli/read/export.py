@@ -79,14 +79,14 @@ def export(folder: Path, party: str, file: Path | None, out: Path | None) -> Non
         party: a name, or `server`.
         file: the member's own configuration if the run was elsewhere; `folder` is then the member's own.
     """
-    place = _find(folder, party, file)
+    place = find_part(folder, party, file)
     if party == SERVER:
         into, round = export_server(RunFolder(folder), place.config, place.base, out)
         console.print(f"{into}: the server's part of the model after round {round}", markup=False, soft_wrap=True)
         console.print(f"  {', '.join(sorted(path.name for path in into.iterdir()))}", style="dim")
         return
-    opened = _open(place, party)
-    into, record, files = out or place.home.export, _record(place.config, party, opened), FILE
+    opened = open_part(place, party)
+    into, record, files = out or place.home.export, record_of(place.config, party, opened), FILE
     if isinstance(opened.local, ShapeSum):
         files, content = party_shapes(opened.local, record)
         write_json(into / files, content)
@@ -101,7 +101,7 @@ def export(folder: Path, party: str, file: Path | None, out: Path | None) -> Non
     console.print(f"  {files}", style="dim")
 
 
-def _find(folder: Path, party: str, file: Path | None) -> ExportPlace:
+def find_part(folder: Path, party: str, file: Path | None) -> ExportPlace:
     """Finds the party's folder below a run of `up`, or takes the folder itself with the party's own file."""
     if file is not None:
         config, home, base = as_begun(load(file, begun=True), folder), PartyFolder(folder), file.parent.resolve()
@@ -117,7 +117,7 @@ def _find(folder: Path, party: str, file: Path | None) -> ExportPlace:
     return ExportPlace(home, config, base)
 
 
-def _open(place: ExportPlace, party: str) -> OpenedParty:
+def open_part(place: ExportPlace, party: str) -> OpenedParty:
     federation, own = place.config.federation, place.config.parties[party]
     name = federation.protocol.name
     if name not in LOCAL and name not in SPLITS:
@@ -156,7 +156,7 @@ def _open(place: ExportPlace, party: str) -> OpenedParty:
     return OpenedParty(local, tuple(columns.shape[1:]), rounds[0], owner.run, kept.read(), features.names)
 
 
-def _record(config: Config, party: str, opened: OpenedParty) -> dict[str, Any]:
+def record_of(config: Config, party: str, opened: OpenedParty) -> dict[str, Any]:
     federation = config.federation
     says = CONTRACTS[federation.protocol.name].exchange.predicts
     inputs: dict[str, Any] = {"columns": list(opened.names)}  # of a forest: as they are in the table

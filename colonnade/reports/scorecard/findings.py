@@ -138,8 +138,10 @@ def find(folder: Path, cut_off: float | None, groups: str, scores: Path | None, 
         )
     run = read_run(folder)
     federation, server = _sections(run)
-    positive, key = _positive(run, federation), str((server.get("labels") or {}).get("key") or "id")
-    own, part, scale = RunFolder(folder).scores, "", ScoreScale.of(federation.get("protocol") or {})
+    labelled = server.get("labels") or {}
+    positive, key = _positive(run, federation), str(labelled.get("key") or labelled.get("id") or "id")
+    own, part, protocol = RunFolder(folder).scores, "", federation.get("protocol")
+    scale = ScoreScale.of(protocol) if isinstance(protocol, Mapping) else ScoreScale()
     parts = read_scores(own, positive) if own.exists() else {}
     if scores is not None:
         if not labels:

@@ -66,19 +66,20 @@ def show(console: Console, found: ScoreFindings) -> None:
     for name, words in lines(found):
         grid.add_row(name, words)
     console.print(grid)
-    _print(console, [found.scale.name, *_BANDS], _bands(found), "Bands, the riskiest first")
-    _print(console, [found.scale.name, *_CUTS], _cuts(found), "If a band and riskier ones are refused")
+    print_table(console, [found.scale.name, *_BANDS], _bands(found), "Bands, the riskiest first")
+    print_table(console, [found.scale.name, *_CUTS], _cuts(found), "If a band and riskier ones are refused")
     if found.groups is not None:
         if found.groups.shown:
-            _print(console, _GROUPS, _groups(found.groups), f"By group, at {found.scale.say(found.cut_off[0])}")
+            print_table(console, _GROUPS, _groups(found.groups), f"By group, at {found.scale.say(found.cut_off[0])}")
         for line in (*suppressed_words(found.groups), *found.notes):
             console.print(line, soft_wrap=True)
 
 
-def _print(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
+def print_table(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
+    """Prints a table whose first column is text; it fits 80 columns if its cells do."""
     made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
     for at, head in enumerate(heads):
-        made.add_column(head, justify="right" if at else "left")
+        made.add_column(head, justify="right" if at else "left", overflow="fold")
     for row in rows:
         made.add_row(*row)
     console.print(made)

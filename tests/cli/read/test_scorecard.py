@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import yaml
 from scipy.stats import ks_2samp
 from sklearn.metrics import log_loss, roc_auc_score
 
+from colonnade.cli.read.bins import bins
 from colonnade.cli.read.scorecard import scorecard
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import parse
@@ -22,6 +24,7 @@ from colonnade.server.member.scores import HEADER
 from colonnade.simulation.folder import simulate_in
 from tests.cli.read.reports import VILE, Page, leave, summary
 from tests.cli.read.test_forests import tables
+from tests.protocols.test_scorecard import config as card_config
 
 BAD = f"yes {VILE}"
 
@@ -58,6 +61,8 @@ def test_a_run_keeps_the_scores_of_its_model(tmp_path: Path, name: str) -> None:
     assert log_loss(bad, 1 / (1 + np.exp(-test["score"]))) == pytest.approx(kept["before"]["log_loss"])
     assert log_loss(bad, test["probability"]) == pytest.approx(kept["after"]["log_loss"])
     assert roc_auc_score(bad, test["score"]) > 0.75
+    with pytest.raises(InputError, match=f"in {name} a party has no bins with points"):
+        bins(run / "parties" / "shop", None, None)
 
 
 def left(folder: Path, count: int = 200, /, **federation: Any) -> Path:
@@ -198,3 +203,35 @@ def test_wrong_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[s
     (party / "ledger.jsonl").write_text("{}\n")
     refused("is a party's own folder: scores are the server's", party)
     refused("holds no run", tmp_path / "nothing")
+
+
+def test_a_partys_bins_are_those_of_pandas(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Counts, WOE and IV from the raw columns, by the rules on the page; PSI from the test rows."""
+    run = tmp_path / "run"
+    simulate_in(card_config(tmp_path, "federation.protocol.aggregate=clear", "federation.rounds=6"), tmp_path, run)
+    bins(run / "parties" / "shop", None, None)
+    said, made = capsys.readouterr().out, Page((run / "parties/shop/bins.html").read_text())
+    scores = pandas.read_csv(run / "scores.csv").set_index("id")
+    spent, late = pandas.read_csv(tmp_path / "shop.csv")["spent"], pandas.read_csv(tmp_path / "late.csv")["late"]
+    train, test = (scores.index[scores["part"] == part] for part in ("train", "test"))
+    (about,) = made.cells("spent")
+    first, second = (at for at, row in enumerate(made.rows) if row[0] == "bin")  # spent, of the larger IV, and noise
+    labels = [row[0] for row in made.rows[first + 1 : second]]
+    cuts = [float(re.findall("<= ([-0-9.]+)", label)[0]) for label in labels[:-1]]
+    place = np.searchsorted(cuts, spent, side="left")
+    iv, shares = 0.0, []
+    for number in range(len(labels)):
+        here, row = place[train] == number, made.rows[first + 1 + number]
+        bads, goods = late[train][here].sum(), (1 - late[train][here]).sum()
+        share = goods / (1 - late[train]).sum(), bads / late[train].sum()
+        assert row[1:5] == [str(here.sum()), f"{here.mean():.1%}", str(bads), f"{bads / here.sum():.1%}"]
+        assert float(row[5]) == pytest.approx(np.log(share[0] / share[1]), abs=6e-4)
+        iv += (share[0] - share[1]) * np.log(share[0] / share[1])
+        shares.append((here.sum() + 0.5, (place[test] == number).sum() + 0.5))
+        assert len([line for line in said.splitlines() if re.search(f" {row[1]} .* {row[5]} ", line)]) == 1
+    assert float(about[1]) == pytest.approx(iv, abs=6e-5) and int(about[2]) == len(labels)
+    p, q = (np.array(each) / sum(each) for each in zip(*shares, strict=True))
+    assert float(about[6]) == pytest.approx(((q - p) * np.log(q / p)).sum(), abs=6e-5)
+    assert "noise" in made.words and "left out" in made.words and max(map(len, said.splitlines()[:-1])) <= 80
+    with pytest.raises(InputError, match="is no folder of a party in a run"):
+        bins(run, None, None)
