@@ -11,7 +11,7 @@ from colonnade.client.training.cards.card import Card, WoeColumns
 from colonnade.client.training.cards.optimal import refuse_without_library
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.sums.returned import OwnSums
-from colonnade.client.training.trees.bins import BinnedTable
+from colonnade.client.training.trees.bins import BinnedTable, directions
 from colonnade.client.training.trees.pairs import ShapeBins
 from colonnade.client.training.trees.points import ShapeSum
 from colonnade.common.conversation.conversation import SERVER, Link
@@ -23,6 +23,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Makes bins in the first round; then keeps the coefficients of its columns."""
     refuse_without_library()
     table, bins = card_of(ctx, cfg)
+    directions(ctx, table.columns)  # a wrong one is refused before anything is sent
     vectors = ctx.answers("vectors", ctx.schedule.rounds * 2)
     own = await step_terms(ctx, server, cfg)
     counted: OwnSums | None = None

@@ -34,6 +34,7 @@ from colonnade.server.protocols.scorecard import joint, serve
 from colonnade.server.training.sums.returned import ReturnedSums
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.outcome import Outcome
+from tests.protocols.test_prediction import ask
 from tests.support.altered_lines import change_each
 
 ROWS = 400
@@ -191,20 +192,23 @@ def test_points_of_the_exported_cards_add_up_to_the_predicted_logits(whole: Outc
     assert scale["factor"] * np.log(50) + scale["offset"] == pytest.approx(600)
 
 
-def test_reasons_of_every_party_add_up_to_the_score(whole: Outcome) -> None:
-    rows = torch.arange(50)
+def test_reasons_of_every_party_add_up_to_the_score(whole: Outcome, tmp_path: Path) -> None:
+    rows, told = torch.arange(50), dict[str, list[list[str]]]()
+    for name, ctx in whole.clients.items():
+        ctx.explain = lambda _rows, lines, name=name: told.setdefault(name, []).extend(lines)
+    ask(config(tmp_path), whole, rows)
     logits = (whole.server.state["start"] + whole.server.state["scores"])[:50, 0].numpy()
     scale = whole.server.federation.protocol.scale(float(whole.server.state["start"][0]))
     scores = np.full(50, scale["base"])
     for name in TABLES:
-        for row, line in enumerate(part(whole, name).reason_lines(rows)):
+        for row, line in enumerate(told[name]):
             said = dict(zip(EXPLAINED, line, strict=True))
             points = [float(said[key]) for key in EXPLAINED[1:] if key.startswith(("points", "rest")) and said[key]]
             assert sum(points) == pytest.approx(float(said["points"]), abs=1e-5)
             assert all(each < 0 for each in points[:-1]) and points[:-1] == sorted(points[:-1])
             scores[row] += float(said["points"])
     np.testing.assert_allclose(scores, scale["offset"] - scale["factor"] * logits, atol=1e-2)
-    assert any(line[1].startswith("income: ") for line in part(whole, "bank").reason_lines(rows))
+    assert any(line[1].startswith("income: ") for line in told["bank"])
 
 
 def same(one: Outcome, other: Outcome) -> bool:
@@ -302,6 +306,7 @@ def test_a_word_that_training_has_not_seen_has_a_bin(whole: Outcome) -> None:
         (("server.labels.weight=age",), "all rows count alike"),
         (("federation.protocol=additive",), "it is no scorecard"),
         (("parties.bank.special={incme: [-1]}",), "column 'incme' is not in the table"),
+        (("parties.bank.monotone={incme: rising}",), "column 'incme' is not in the table"),
         (("parties.bank.special={job: [-1]}",), "of words, not of numbers"),
         (("parties.bank.special={income: [-1, -1]}",), "every value once"),
         (("parties.bank.special={income: [.nan]}",), "special.income"),

@@ -157,6 +157,9 @@ class WoeColumns(RegressionColumns):
     def model(self, coefficients: Floats) -> Card:
         return Card(self._ctx, self._cfg, self._table, self._bins, coefficients[:, 0], self.mean)
 
+    def _name(self, number: int) -> str:
+        return repr(self._kept[number].column.name)
+
     def _encoded(self) -> tuple[Floats, NDArray[np.bool_]]:
         codes = self._codes()
         x = np.stack([each.woe[codes[:, place]] for place, each in enumerate(self._kept)], axis=1)

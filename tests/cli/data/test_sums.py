@@ -48,8 +48,9 @@ def test_bins_that_are_more_than_a_tenth_of_the_rows_are_named() -> None:
     assert not list(solvable({"bank": 100}, 1000))
 
 
-def test_of_sums_that_go_back_it_says_what_parties_learn(capsys: pytest.CaptureFixture[str]) -> None:
-    check(ROOT / "experiments/additive/demo.yaml", ())
+@pytest.mark.parametrize("protocol", ["additive", "scorecard"])
+def test_of_sums_that_go_back_it_says_what_parties_learn(protocol: str, capsys: pytest.CaptureFixture[str]) -> None:
+    check(ROOT / f"experiments/{protocol}/demo.yaml", ())
     said = capsys.readouterr().out
     assert "each party learns how many training rows of each class" in said and "the server learns sums" not in said
-    assert "after 8 answers a hint" in said
+    assert "after 8 answers a hint" in said and f"docs/protocols/{protocol}.md" in said
