@@ -22,15 +22,20 @@ from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 from threadpoolctl import threadpool_limits
 
 from colonnade.common.parsing.file import parse
+from colonnade.common.protocols.secureboost import Config
 from colonnade.server.training.trees.forest import Forest
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.outcome import Outcome
 
 PARTIES, TREES = 3, 100
-SAME = {"max_iter": TREES, "max_depth": 5, "max_leaf_nodes": None, "l2_regularization": 1.0, "early_stopping": False}
-"""As many trees of the same depth; rate .1 and 20 rows a leaf are the defaults of both."""
+OURS = Config()
+SAME = {
+    "max_iter": TREES, "max_depth": OURS.depth, "max_leaf_nodes": None, "learning_rate": OURS.rate,
+    "l2_regularization": OURS.l2, "early_stopping": False,
+}  # fmt: skip
+"""As many trees of the same depth and rate, and l2; with 20 rows a leaf, its default."""
 USUAL = {"max_iter": TREES, "early_stopping": False}
-"""The defaults: 31 leaves, any depth, 255 bins, no l2."""
+"""The defaults: 31 leaves of any depth, rate .1, 255 bins, no l2."""
 
 
 def main(folder: Path, seeds: int) -> None:

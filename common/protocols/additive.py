@@ -59,7 +59,7 @@ class Config(BoostedConfig):
     )
     min_hessian: float = Field(default=2.0, gt=0, description="least sum of Hessians of a run of bins")
     leaves: int = Field(
-        default=4, ge=2, le=16, description="runs of neighbouring bins with one step, a column, at most"
+        default=3, ge=2, le=16, description="runs of neighbouring bins with one step, a column, at most"
     )
     pairs: int = Field(
         default=0, ge=0, le=64, description="pairs of a party's own columns that take a step in a round, at most"

@@ -47,7 +47,7 @@ from colonnade.simulation.outcome import Outcome
 from tests.protocols.test_secureboost import Lying
 from tests.support.altered_lines import change_each
 
-ROUNDS, RATE, L2, LEAST, LEAVES = 4, 0.05, 1.0, 2.0, 4
+ROUNDS, RATE, L2, LEAST, LEAVES = 4, 0.05, 1.0, 2.0, 3
 CLEAR, SEEN = "federation.protocol.gradients=clear", "federation.protocol.aggregate=clear"
 PRECISE = (CLEAR, "federation.protocol.precision=40")
 
