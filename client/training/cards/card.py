@@ -53,9 +53,13 @@ class Card(ShapeSum):
 
     @property
     def wrong(self) -> list[str]:
-        """Kept columns whose points fall where the share of goods rises: others tell what they tell, and more."""
+        """Kept columns with points that fall where the share of goods rises: others tell what they tell, and more."""
         signs = zip(self.kept, self._coefficients, strict=True)
-        return [self.names[number] for number, coefficient in signs if coefficient > 0]
+        return [self.names[number] for number, coefficient in signs if coefficient > 0 and self._tells(number)]
+
+    def _tells(self, number: int) -> bool:
+        """True if a column has rounded points other than 0."""
+        return bool(np.rint(self._points[self._first[number] : self._first[number + 1]]).any())
 
     def points(self, rows: Tensor) -> Floats:
         """Points of rows, int64 (rows,), in each column, float64 (rows, columns)."""
