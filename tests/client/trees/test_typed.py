@@ -24,6 +24,7 @@ from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.columns.scale import Columns
+from colonnade.common.data.scored_rows import ScoredRows
 from colonnade.common.data.sources import load_features, prepare, prepare_others
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, DataError
@@ -96,6 +97,13 @@ def test_a_new_file_is_read_as_the_one_of_training(tmp_path: Path) -> None:
     age, plan, since, share, postcode = binned(bins, read(tmp_path)).codes.T.tolist()
     assert age == [7, 6] and plan == [2, 0] and postcode == [0, 0]  # unseen words join the most frequent one
     assert since == [0, 4] and share == [2, 1]  # missing values were none in training, and join the median
+
+    said = list[str]()
+    notes = ScoredRows(tmp_path, lambda _record, words: said.append(words), said.append)
+    notes.take(load_features(config(), PartyIndex(0, 1), tmp_path))
+    notes.add(torch.arange(2))
+    notes.end()
+    assert "2 words that training had not in 'plan', 'postcode'" in said[0]
 
 
 def test_words_rise_in_no_direction(tmp_path: Path) -> None:
