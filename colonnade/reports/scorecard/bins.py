@@ -22,7 +22,7 @@ _HEADS = ("bin", "people", "share", "bads", "bad rate", "WOE", "IV", "points")
 _COLUMNS = ("column", "IV", "bins", "coefficient", "points from", "to", "PSI", "")
 _DRAWN = 60  # columns that are drawn
 _WIDTH, _ROW = 420, 22
-_LEFT, _RIGHT = 150, 370  # between which bars lie
+_LEFT, _RIGHT = 174, 374  # between which bars lie
 _LONGEST = 24  # characters of a label beside its bar
 _WOE = (
     "The weight of evidence (WOE) of a bin is ln(share of the goods in it / share of the bads in it): bars to the "

@@ -45,14 +45,21 @@ def configured(folder: Path, **more: Any) -> Any:
     })  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["hetero_lr", "split"])
+@pytest.mark.parametrize("name", ["additive", "split"])
 def test_a_run_keeps_the_scores_of_its_model(tmp_path: Path, name: str) -> None:
     run = tmp_path / "run"
-    protocol = {"name": name, **({"aggregate": "clear"} if name == "hetero_lr" else {"embedding": 4})}
-    simulate_in(configured(tmp_path, protocol=protocol), tmp_path, run)
+    clear = {"gradients": "clear", "aggregate": "clear"}
+    protocol = {"name": name, **(clear if name == "additive" else {"embedding": 4})}
+    config = configured(tmp_path, protocol=protocol)
+    simulate_in(config, tmp_path, run)
+    before = (run / "scores.csv").read_bytes()
+    for lost in ("scores.csv", "summary.json"):  # as of a server that was killed at the end
+        (run / lost).unlink()
+    simulate_in(config, tmp_path, run)
+    assert (run / "scores.csv").read_bytes() == before
     assert stat.S_IMODE((run / "scores.csv").stat().st_mode) == 0o600
     rows, said = pandas.read_csv(run / "scores.csv", dtype={"id": str}), json.loads((run / "summary.json").read_text())
-    expected = {"validation": 28, "test": 60} | ({"train": 112} if name == "hetero_lr" else {})
+    expected = {"validation": 28, "test": 60} | ({"train": 112} if name == "additive" else {})
     assert rows.groupby("part").size().to_dict() == expected and rows["id"].is_unique
     truth = pandas.read_csv(tmp_path / "server.csv").set_index("id")["late"]
     assert (rows["class"].to_numpy() == truth.loc[rows["id"]].to_numpy()).all()
