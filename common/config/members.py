@@ -161,8 +161,8 @@ class PartyConfig(_Member):
     )
     monotone: dict[str, Direction] = Field(
         default={},
-        description="columns of numbers along which the score only rises or only falls, {NAME: rising or falling}, in "
-        "boosted protocols; names are never sent",
+        description="columns of numbers along which the score (in a scorecard the share of the positive class) only "
+        "rises or only falls, {NAME: rising or falling}, in boosted protocols and scorecards; names are never sent",
     )
     special: dict[str, Special] = Field(
         default={},

@@ -1,7 +1,7 @@
 """Scorecards: optimal bins, weights of evidence, and a logistic regression of them, over columns of several parties.
 
 A column of party k is cut into fine bins, as in `additive`, then into optimal ones by the labels' sums over these. In a
-bin with g of the G goods and b of the B bads (training rows of the second class), the weight of evidence and the
+bin with g of the G goods and b of the B bads (training rows of the positive class), the weight of evidence and the
 information value of a column are
 
     woe = ln (g / G) / (b / B),    IV = Σ (g / G - b / B) woe.

@@ -17,10 +17,18 @@ from colonnade.server.training.regression import Regression
 from colonnade.server.training.sums.returned import ReturnedSums
 from colonnade.server.training.trees.score_sum import ScoreSum
 
+_MOST = 0.5
+"""Share of bads above which classes are probably in the wrong order."""
+
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Has the parties count bads over their bins in the first round; then finds every step's direction and length."""
     bads = ctx.labels[ctx.schedule.partition.train].cpu().numpy()[:, None].astype(np.int64)
+    if (share := bads.mean()) > _MOST:
+        ctx.warn(
+            f"{share:.0%} of the training rows are bads, of the class {ctx.classes[1]!r}: is the event the other? "
+            "Name it as server.labels.positive then"
+        )
     model, done = Regression(ctx, cfg), ctx.state.keep("bins", lambda: {"chosen": 0})
     steps = await AllSteps.begin(ctx, clients, cfg, model)
     counted: ReturnedSums | None = None

@@ -290,6 +290,13 @@ def test_points_of_the_wrong_sign_are_named_to_their_owner(tmp_path: Path) -> No
     assert wrong and all(f"'{name}'" in said for name in wrong)
 
 
+def test_bads_that_are_most_rows_may_be_the_wrong_class(whole: Outcome, tmp_path: Path) -> None:
+    table = people()
+    other = run(tmp_path, CLEAR, rounds=2, table=table.assign(late=1 - table["late"]))
+    said = [re.search(r"\d+% of the training rows are bads", warnings(each, "server")) for each in (whole, other)]
+    assert sum(found is not None for found in said) == 1
+
+
 def test_a_word_that_training_has_not_seen_has_a_bin(whole: Outcome) -> None:
     job = column(whole, "bank", "job")
     assert bin_of(job, "pilot") == job["others"]
