@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from colonnade.client.regression.errors import OwnErrors, own_errors
 from colonnade.client.regression.steps import OwnSteps, share_of, step_terms
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.linear.columns import LinearColumns
@@ -14,8 +17,11 @@ from colonnade.common.protocols.hetero_lr import Config
 
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Keeps the coefficients of its columns, which follow the directions and steps of the server."""
-    columns, vectors = _columns(ctx, cfg), ctx.answers("vectors", ctx.schedule.rounds * 2 * scores_of(ctx.federation))
+    columns, expected = _columns(ctx, cfg), ctx.schedule.rounds * 2 * scores_of(ctx.federation) + cfg.errors
+    vectors, errors = ctx.answers("vectors", expected), OwnErrors(ctx, server, columns) if cfg.errors else None
     steps = OwnSteps(ctx, server, cfg, columns, await step_terms(ctx, server, cfg), vectors)
+    if errors is not None:
+        steps.at_end = partial(errors.take, vectors)
     async for t in server.rounds(after=ctx.round):
         await steps.round(t)
 
@@ -30,7 +36,10 @@ def model_of(ctx: ClientContext) -> LinearModel:
 def local(ctx: ClientContext, cfg: Config) -> LinearModel:
     """The coefficients of the state."""
     columns = _columns(ctx, cfg)
-    return columns.model(columns.coefficients(share_of(ctx, cfg, columns).at))
+    model = columns.model(columns.coefficients(share_of(ctx, cfg, columns).at))
+    if cfg.errors:
+        model.errors = own_errors(ctx, len(columns.mean)).numpy()
+    return model
 
 
 def _columns(ctx: ClientContext, cfg: Config) -> LinearColumns:

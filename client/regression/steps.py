@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import numpy as np
@@ -82,6 +83,7 @@ class OwnSteps:
         self._share, self._made = share_of(ctx, cfg, columns), ctx.state.keep("steps", lambda: {"made": 0})
         self._asked = OwnSums(ctx, server, columns.matrix(), weight=columns.weight)
         self._rows = torch.arange(len(ctx.features.values))
+        self.at_end: Callable[[int], Awaitable[None]] | None = None  # if the server says that the run has converged
         if cfg.aggregate == "clear" or len(ctx.federation.names) == 1:
             ctx.warn(
                 f"the server is shown this party's logits of every step: {columns.count} steps span its columns, and "
@@ -106,6 +108,9 @@ class OwnSteps:
             return
         if direction.steps != self._made["made"]:
             raise ContractError(SERVER, "Direction", "steps", str(self._made["made"]), str(direction.steps))
+        if self.at_end is not None and not direction.coefficients.any():
+            await self.at_end(t)
+            return
         turned = columns.coefficients(share.turn(direction.coefficients.numpy()))
         added = columns.model(turned).of_rows(ctx.features, self._rows)
         penalty = torch.full((1, width), float(columns.penalty * (turned**2).sum()))

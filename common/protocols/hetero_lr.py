@@ -30,12 +30,21 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.run_options import POISSON
+from colonnade.common.contracts.boosting import scores_of
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.contracts.regression import REGRESSION, RegressionConfig, check_regression, regression_limits
+from colonnade.common.encryption.messages import PROBE
+from colonnade.common.errors import ConfigError
 
 WEIGHT = 8
 """Largest magnitude of an entry of M: digits to base 16 are -8 to 7."""
+
+
+ERRORS = PROBE + 1
+"""Level of a round's sums that standard errors are from."""
 
 
 class Config(RegressionConfig):
@@ -44,6 +53,22 @@ class Config(RegressionConfig):
     weighted: ClassVar[bool] = True
 
     name: Literal["hetero_lr"] = Field(default="hetero_lr", description="the protocol; a round is a step of L-BFGS")
+    errors: bool = Field(
+        default=False,
+        description="standard errors and p-values of each party's coefficients, given the other parties' part: of two "
+        "classes or counts, with c: none",
+    )
+
+
+def check(federation: FederationConfig, config: Config) -> None:
+    """Refuses what exact sums do not go with, and standard errors of coefficients that have none."""
+    check_regression(federation, config)
+    known = federation.task == "classification" or federation.loss == POISSON  # a number's noise is not
+    if config.errors and not (config.c == "none" and known and scores_of(federation) == 1):
+        raise ConfigError(
+            "federation.protocol.errors: standard errors are of two classes or of counts, without a penalty",
+            hint="set federation.protocol.c: none, or leave errors out",
+        )
 
 
 CONTRACT = Contract(
@@ -54,10 +79,11 @@ CONTRACT = Contract(
     limits=regression_limits,
     exchange=Exchange("logits", "sums"),
     in_step=True,
-    check=check_regression,
+    check=check,
     sees={
         "server": "sums over the parties of what a direction adds to the logits of all rows (in the clear: each "
         "party's), from which columns can be estimated, and sums of scalar products of coefficients",
-        "party": "sums of its own columns over the training rows of each class, and those that the model expects",
+        "party": "sums of its own columns over the training rows of each class, and those that the model expects; with "
+        "`errors`, sums over products of two of them of how unsure the model is",
     },
 )

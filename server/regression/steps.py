@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from operator import attrgetter
 
 import torch
@@ -27,8 +28,9 @@ class AllSteps:
     """
 
     def __init__(self, ctx: ServerContext, clients: Cohort, model: Regression, sums: Sums, weight: int) -> None:
-        self._ctx, self._clients, self._model, self._sums = ctx, clients, model, sums
-        self._returned, self._opened = ReturnedSums(ctx, clients, weight=weight), False
+        self._ctx, self._clients, self._model, self._sums, self._weight = ctx, clients, model, sums, weight
+        self.at_end: Callable[[int], Awaitable[None]] | None = None  # in the round in which the run has converged
+        self._returned, self._opened = ReturnedSums(ctx, clients, weight=weight), 0  # round
 
     @classmethod
     async def begin(
@@ -45,12 +47,21 @@ class AllSteps:
         sums = clear if cfg.aggregate == "clear" else await blinded(ctx, clients, width)
         return cls(ctx, clients, model, sums, weight)
 
+    async def give_errors(self, level: int, t: int) -> None:
+        """Tells the parties by a direction of zeros that the run has converged, and returns sums of the loss's second
+        derivatives over other matrices of theirs.
+        """
+        await self._clients.broadcast(Direction(t, self._model.steps, torch.zeros(self._model.vectors).double()))
+        returned = ReturnedSums(self._ctx, self._clients, weight=self._weight)
+        await returned.open(t)
+        await returned.give(t, *self._model.curvatures(returned.bits), level=level)
+
     async def round(self, t: int) -> None:
         """Returns X' r to the columns' owners, and finds the direction and the length of a step."""
         ctx, clients, model, sums = self._ctx, self._clients, self._model, self._sums
         if not self._opened:
             await self._returned.open(t)
-            self._opened = True
+            self._opened = t
         loss = model.loss()
         await self._returned.give(t, *model.residuals(self._returned.bits))  # 1 to 3
         found = await sums.training(t, torch.arange(lines_of(model.vectors**2, model.width)))  # 4
@@ -66,5 +77,10 @@ class AllSteps:
                 return
             step = model.step(found.total.double().numpy(), coefficients)
             await clients.broadcast(Step(t, torch.tensor(step, dtype=torch.float64)))  # 7
+        elif self.at_end is None:
+            model.converge()
+        elif t > self._opened:  # another session of sums cannot open in the same round
+            await self.at_end(t)
+            model.converge()
         ctx.record(t, loss, found.answers)
         evaluate_alone(ctx, t, model.logits)

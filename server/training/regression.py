@@ -44,6 +44,16 @@ class Regression:
         return int(self._at["made"])
 
     @property
+    def converged(self) -> bool:
+        """True after the round in which the next step promised less than the tolerance."""
+        return bool(self._at["converged"])
+
+    def converge(self) -> None:
+        """Ends the run with this round."""
+        self._at["converged"] = self._ctx.round + 1
+        self._end()
+
+    @property
     def vectors(self) -> int:
         """Number of vectors whose scalar products the next direction needs."""
         return 2 * min(self.steps, self._cfg.memory) + 1
@@ -67,6 +77,11 @@ class Regression:
         lower = np.rint((self._first - upper * unit) / (unit * 2.0**-bits))
         return np.concatenate([upper, lower], axis=1).astype(np.int64), np.concatenate([unit, unit * 2.0**-bits])
 
+    def curvatures(self, bits: int) -> tuple[Whole, Floats]:
+        """Second derivatives at the training rows, of `bits` bits: int64 (rows, width), and the unit of each column."""
+        unit = steps_of(self._second, bits)
+        return np.rint(self._second / unit).astype(np.int64), unit
+
     def turn(self, products: Floats) -> Floats | None:
         """Coefficients of the next direction, of length 1, from the sums of the parties' products; None at the minimum.
 
@@ -85,8 +100,6 @@ class Regression:
         found, unit = direction(joined), self._share.unit
         slope, self._length = joined[-1] @ found / unit**2, math.sqrt(max(float(found @ joined @ found), 0.0))
         if not slope < -2 * self._cfg.tolerance * len(self._train):
-            self._at["converged"] = self._ctx.round + 1
-            self._end()
             return None
         found /= self._length
         self._slope, self._gradient = joined[-1] @ found / unit, math.sqrt(joined[-1, -1]) / unit

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from scipy.stats import norm
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
@@ -206,7 +207,14 @@ def test_messages_of_a_round_are_those_of_the_box() -> None:
     assert not any(isinstance(message, Products) for _, _, message in logistic().messages)
 
 
-def of_tables(folder: Path, parts: list[NDArray[np.float64]], y: NDArray[Any], c: Any, **federation: Any) -> Outcome:
+def of_tables(
+    folder: Path,
+    parts: list[NDArray[np.float64]],
+    y: NDArray[Any],
+    c: Any = 1.0,
+    start: Any = (0, {}),
+    **federation: Any,
+) -> Outcome:
     """A run of parties p0, p1, .. with columns a, b, .. each, and labels that are the server's."""
     names = [f"p{place}" for place in range(len(parts))]
     for name, part in zip(names, parts, strict=True):
@@ -221,7 +229,7 @@ def of_tables(folder: Path, parts: list[NDArray[np.float64]], y: NDArray[Any], c
         "server": {"labels": {"source": "csv", "path": "y.csv", "label": "y"}},
         "parties": {name: {"data": {"source": "csv", "path": f"{name}.csv"}} for name in names},
     }  # fmt: skip
-    return Simulation(parse(tree, ()), base=folder).run()
+    return Simulation(parse(tree, ()), base=folder, start=start, save=True).run()
 
 
 def test_counts_are_a_poisson_regression(tmp_path: Path) -> None:
@@ -280,3 +288,61 @@ def test_missing_numbers_and_parties_without_a_column_that_varies_are_refused(tm
     parts[1] = np.ones((60, 2))
     with pytest.raises(DataError, match="no column varies"):
         of_tables(tmp_path, parts, y, "none", classes=2)
+
+
+ERRORS = {"name": "hetero_lr", "c": "none", "errors": True, "aggregate": "clear"}
+
+
+@pytest.mark.parametrize("parties", [1, 3])
+def test_standard_errors_are_those_of_the_inverse_hessian(tmp_path: Path, parties: int) -> None:
+    """That is statsmodels' covariance. Of several parties they are close to it, since their columns are uncorrelated;
+    and a run that is resumed in its last round has them too.
+    """
+    draws = np.random.default_rng(5)
+    x = np.c_[draws.normal(size=(1500, 3)), draws.integers(0, 2, (1500, 3))]
+    y = (x @ [1.0, -0.5, 0.0, 1.0, 0.3, 0.0] + draws.logistic(size=1500) > 0.5).astype(int)
+    parts = np.split(x, parties, axis=1)
+    outcome = of_tables(tmp_path, parts, y, classes=2, protocol=ERRORS)
+    ours, _ = joined(outcome)
+    z, b = np.c_[np.ones(len(ours)), ours - ours.mean(axis=0)], coefficients(outcome)[0]
+    p = 1 / (1 + np.exp(-z @ np.r_[outcome.server.state["start"].numpy(), b]))
+    theirs = np.sqrt(np.linalg.inv(z.T @ (z * (p * (1 - p))[:, None])).diagonal()[1:])
+    found, told = standard_errors(outcome)
+    np.testing.assert_allclose(found, theirs, rtol=2e-4 if parties == 1 else 0.03)
+    np.testing.assert_allclose(told, 2 * norm.sf(np.abs(b / found)), rtol=1e-6)
+    assert told[0] < 1e-6 and told[2] > 0.01
+    before = outcome.server.round - 1
+    rest = of_tables(tmp_path, parts, y, classes=2, protocol=ERRORS, start=(before, outcome.saved[before]))
+    assert np.array_equal(standard_errors(rest)[0], found)
+
+
+def test_standard_errors_of_counts(tmp_path: Path) -> None:
+    draws = np.random.default_rng(6)
+    x = draws.normal(size=(1200, 2))
+    y = draws.poisson(np.exp(x @ [0.4, -0.2]))
+    outcome = of_tables(tmp_path, [x], y, task="regression", loss="poisson", protocol=ERRORS)
+    ours, _ = joined(outcome)
+    z = np.c_[np.ones(len(ours)), ours - ours.mean(axis=0)]
+    mean = np.exp(z @ np.r_[outcome.server.state["start"].numpy(), coefficients(outcome)[0]])
+    theirs = np.sqrt(np.linalg.inv(z.T @ (z * mean[:, None])).diagonal()[1:])
+    np.testing.assert_allclose(standard_errors(outcome)[0], theirs, rtol=1e-3)
+
+
+def standard_errors(outcome: Outcome) -> list[NDArray[np.float64]]:
+    """Standard errors and p-values of all parties' encoded columns."""
+    records = [model_of(ctx).record() for ctx in outcome.clients.values()]
+    names = ("standard_errors_given_other_parties", "p_values_given_other_parties")
+    return [np.concatenate([one[name] for one in records]).astype(float) for name in names]
+
+
+def test_standard_errors_that_nobody_can_give_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"federation\.protocol\.errors: .* without a penalty"):
+        config("federation.protocol.errors=true")
+    with pytest.raises(ConfigError, match=r"of two classes or of counts"):
+        config("federation.protocol.errors=true", name="wine", c="none")
+    x = np.random.default_rng(7).normal(size=(300, 9))
+    with pytest.raises(InputError, match=r"of 3 columns need \d+ sums .* 216 training rows of 3 parties at most 7"):
+        of_tables(tmp_path, np.split(x, 3, axis=1), np.tile([0, 1], 150), classes=2, protocol=ERRORS)
+    run = of_tables(tmp_path, [x[:, :1]], np.tile([0, 1], 150), classes=2, rounds=1, protocol=ERRORS)
+    assert any("no standard errors: the run has not converged" in e["reason"] for e in run.of_kind("warning"))
+    assert model_of(run.clients["p0"]).record()["p_values_given_other_parties"] == [None]

@@ -36,6 +36,7 @@ class RegressionColumns(ABC):
     Attributes:
         mean: of the columns, float64 (columns,).
         digits: which of them are rounded, (columns,).
+        used: which of them have a coefficient, int64 (used,).
 
     Raises:
         DataError: there is no column that varies.
@@ -49,7 +50,7 @@ class RegressionColumns(ABC):
         if not len(kept.mean):  # not restored: a prediction may have other rows than training
             kept.fit(*self._encoded(), penalty, curvature)
             self._name_left_out(kept)
-        self.mean, self.digits, self._used, self._factor = kept.mean, kept.digits, kept.used, kept.factor
+        self.mean, self.digits, self.used, self._factor = kept.mean, kept.digits, kept.used, kept.factor
 
     def _name_left_out(self, kept: _Fitted) -> None:
         if len(left := np.setdiff1d(np.arange(len(kept.mean)), kept.used)):
@@ -77,10 +78,14 @@ class RegressionColumns(ABC):
     def model(self, coefficients: Floats) -> Local:
         """The part of the model with these, (columns, outputs)."""
 
+    def rounded(self) -> Floats:
+        """X over the training rows as in `matrix`, float64 (rows, columns)."""
+        return self._encoded()[0]
+
     @property
     def count(self) -> int:
         """Coefficients an output."""
-        return len(self._used)
+        return len(self.used)
 
     def gradient(self, sums: Floats, at: Floats) -> Floats:
         """Gradient in b, float64 (count, outputs).
@@ -91,12 +96,12 @@ class RegressionColumns(ABC):
         """
         times, total = self._times(sums)
         slopes = times - np.outer(self.mean, total)
-        return self._solve((slopes + self.penalty * self.coefficients(at))[self._used], transposed=False)
+        return self._solve((slopes + self.penalty * self.coefficients(at))[self.used], transposed=False)
 
     def coefficients(self, at: Floats) -> Floats:
         """B of all columns from b, float64 (columns, outputs); zeros for those that were left out."""
         found = np.zeros((len(self.mean), at.shape[1]))
-        found[self._used] = self._solve(at, transposed=True)
+        found[self.used] = self._solve(at, transposed=True)
         return found
 
     def _solve(self, right: Floats, *, transposed: bool) -> Floats:
@@ -111,7 +116,8 @@ class LinearColumns(RegressionColumns):
     _design: Design
 
     def matrix(self) -> Design:
-        self._design = Design(_numbers(self._ctx, self._ctx.schedule.partition.train))
+        own = _numbers(self._ctx, self._ctx.schedule.partition.train)
+        self._design = Design(own.T, len(own))
         return self._design
 
     def model(self, coefficients: Floats) -> LinearModel:
@@ -123,7 +129,7 @@ class LinearColumns(RegressionColumns):
 
     def _encoded(self) -> tuple[Floats, NDArray[np.bool_]]:
         own = _numbers(self._ctx, self._ctx.schedule.partition.train)
-        digits = Design(own).digits
+        digits = Design(own.T, len(own)).digits
         return rounded(own, digits), digits
 
     def _times(self, sums: Floats) -> tuple[Floats, Floats]:
@@ -148,7 +154,7 @@ class _Fitted:
     def fit(self, x: Floats, digits: NDArray[np.bool_], penalty: float, curvature: float) -> None:
         self.digits, self.mean = digits, x.mean(axis=0)
         products = curvature * ((x - self.mean).T @ (x - self.mean))
-        self.used = np.arange(len(products)) if penalty else _independent(products)
+        self.used = np.arange(len(products)) if penalty else independent(products)
         square = products[np.ix_(self.used, self.used)]
         factor = cholesky(square + penalty * np.eye(len(self.used)), lower=True)
         self.factor = np.ascontiguousarray(factor)  # as it is restored: another order rounds differently
@@ -164,8 +170,8 @@ class _Fitted:
 _FITTED = ("digits", "mean", "used", "factor")
 
 
-def _independent(products: Floats) -> NDArray[np.int64]:
-    """Columns that vary, and are no sums of others before them."""
+def independent(products: Floats) -> NDArray[np.int64]:
+    """Columns that vary, and are no sums of others before them, from their products."""
     scale = np.sqrt(np.where(products.diagonal() > 0, products.diagonal(), 1.0))
     _, order, rank, _ = dpstrf(products / np.outer(scale, scale), tol=1e-9)
     used: NDArray[np.int64] = np.sort(order[:rank].astype(np.int64) - 1)

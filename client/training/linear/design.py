@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,16 +45,17 @@ class Design:
     but the most frequent, another one a line for each digit to base 16.
 
     Args:
-        columns: of the training rows, float64 (rows, columns), finite.
+        columns: of the training rows, float64 (rows,) each, finite.
+        rows: their number.
 
     Raises:
         InputError: a number is too large for its column's step.
     """
 
-    def __init__(self, columns: Floats) -> None:
-        lines: list[NDArray[np.int8]] = [np.ones(len(columns), np.int8)]
+    def __init__(self, columns: Iterable[Floats], rows: int) -> None:
+        lines: list[NDArray[np.int8]] = [np.ones(rows, np.int8)]
         self._columns = []
-        for number, values in enumerate(columns.T):
+        for number, values in enumerate(columns):
             levels, counts = np.unique(values, return_counts=True)
             if len(levels) <= FEW:
                 base = levels[counts.argmax()]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import erfc
 from torch import Tensor, nn
 
 from colonnade.client.training.context import ClientContext
@@ -30,6 +31,7 @@ class LinearModel(Local):
     def __init__(self, digits: NDArray[np.bool_], mean: Floats, coefficients: Floats) -> None:
         super().__init__(LinearPart(digits, mean, coefficients))
         self.coefficients, self._mean = coefficients, mean
+        self.errors: Floats | None = None  # of coefficients of one logit, given the other parties' part
 
     def of_rows(self, features: Columns, rows: Tensor) -> Tensor:
         """As `Local.of_rows`, on the CPU: in double precision, and the same wherever a party computes."""
@@ -82,7 +84,15 @@ class LinearModel(Local):
 
     def record(self) -> dict[str, Any]:
         """Coefficients of the encoded columns, a list of one for each logit, and the means that are taken off first."""
-        return {"coefficients": self.coefficients.tolist(), "means": self._mean.tolist()}
+        found = {"coefficients": self.coefficients.tolist(), "means": self._mean.tolist()}
+        if self.errors is None:
+            return found
+        p = erfc(np.abs(self.coefficients[:, 0] / self.errors) / np.sqrt(2))  # Wald's test, two-sided
+        known = np.isfinite(self.errors)
+        return found | {
+            f"{what}_given_other_parties": [float(one) if there else None for one, there in zip(of, known, strict=True)]
+            for what, of in {"standard_errors": self.errors, "p_values": p}.items()
+        }
 
 
 class LinearPart(nn.Module):

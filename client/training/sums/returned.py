@@ -43,9 +43,13 @@ class OwnSums:
             self._opened = self._opened and (not self._encrypted or await self._probe(round))
         return self._opened
 
-    async def sums(self, round: int, count: int) -> tuple[np.ndarray, float] | None:
-        """Sums of the server's next vectors over the matrix, float64 (bins, count), and the factor of the steps."""
-        masks = await self._masks(round, 0, count)
+    async def sums(self, round: int, count: int, level: int = 0) -> tuple[np.ndarray, float] | None:
+        """Sums of the server's next vectors over the matrix, float64 (bins, count), and the factor of the steps.
+
+        Args:
+            level: tells apart the sums of a round.
+        """
+        masks = await self._masks(round, level, count)
         if masks is None or (answer := await self._sums.add_up(round, masks)) is None:
             return None
         words, mask = answer.masked()

@@ -176,9 +176,12 @@ def read_columns(replayed: Replayed, party: str, known: float, seed: int) -> Col
 
 
 def _guessed(inputs: Floats, x: Floats, have: NDArray[np.bool_]) -> Floats:
-    """R2 of each column in the other rows."""
+    """R2 of each column in the other rows; guesses of a column of two known values are between them."""
     model = RidgeCV(alphas=_STRENGTHS, alpha_per_target=True).fit(inputs[have], x[have])
-    return _r2(model.predict(inputs[~have]).reshape(-1, x.shape[1]), x[~have])
+    guess = model.predict(inputs[~have]).reshape(-1, x.shape[1])
+    low, high = x[have].min(axis=0), x[have].max(axis=0)
+    two = ((x[have] == low) | (x[have] == high)).all(axis=0)
+    return _r2(np.where(two, guess.clip(low, high), guess), x[~have])
 
 
 def _r2(guess: Floats, x: Floats) -> Floats:

@@ -82,10 +82,16 @@ class ReturnedSums:
             except InputError as wrong:
                 raise ContractError(name, "ProbeSums", "y", "sums of zeros under its hint", str(wrong)) from None
 
-    async def give(self, round: int, vectors: Whole, units: Floats, rate: float = 1.0) -> Responses[MaskedSums]:
-        """Sends vectors, (rows, v): every party that answers in time is returned the sums over its own bins."""
+    async def give(
+        self, round: int, vectors: Whole, units: Floats, rate: float = 1.0, level: int = 0
+    ) -> Responses[MaskedSums]:
+        """Sends vectors, (rows, v): every party that answers in time is returned the sums over its own bins.
+
+        Args:
+            level: tells apart the sums of a round.
+        """
         count = vectors.shape[1]
-        keys = await self._session.send(round, 0, count, _slices(vectors))
+        keys = await self._session.send(round, level, count, _slices(vectors))
         answers = await self._clients.collect(MaskedSums, round, self._ctx.quorum, vectors=count)
         returned = {}
         for name, answer in answers.items():
