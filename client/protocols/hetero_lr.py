@@ -17,7 +17,7 @@ from colonnade.common.protocols.hetero_lr import Config
 
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Keeps the coefficients of its columns, which follow the directions and steps of the server."""
-    columns, expected = _columns(ctx, cfg), ctx.schedule.rounds * 2 * scores_of(ctx.federation) + cfg.errors
+    columns, expected = _columns(ctx, cfg), ctx.schedule.rounds * 2 * scores_of(ctx.federation) + 2 * cfg.errors
     vectors, errors = ctx.answers("vectors", expected), OwnErrors(ctx, server, columns) if cfg.errors else None
     steps = OwnSteps(ctx, server, cfg, columns, await step_terms(ctx, server, cfg), vectors)
     if errors is not None:

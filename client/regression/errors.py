@@ -57,11 +57,11 @@ class OwnErrors:
         asked = OwnSums(self._ctx, self._server, self._design, weight=self._columns.weight)
         if not await asked.open(round):
             return
-        vectors.take(1)
-        if (found := await asked.sums(round, 1, ERRORS)) is None:
+        vectors.take(2)
+        if (found := await asked.sums(round, 2, ERRORS)) is None:
             return
         hessian = np.zeros((self._z.shape[1],) * 2)
-        for (one, other), value in zip(self._pairs, self._design.times(found[0])[:, 0], strict=True):
+        for (one, other), value in zip(self._pairs, self._design.times(found[0]).sum(axis=1), strict=True):
             hessian[one, other] = hessian[other, one] = value
         own = hessian[1:, 1:] - np.outer(hessian[0, 1:], hessian[0, 1:]) / hessian[0, 0]  # the intercept is free
         bounded = independent(own)

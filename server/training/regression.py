@@ -72,15 +72,11 @@ class Regression:
         upper ones first; and the unit of each column.
         """
         self._first, self._second = self._objective.derivatives(self._scores())
-        unit = steps_of(self._first, bits)
-        upper = np.rint(self._first / unit)
-        lower = np.rint((self._first - upper * unit) / (unit * 2.0**-bits))
-        return np.concatenate([upper, lower], axis=1).astype(np.int64), np.concatenate([unit, unit * 2.0**-bits])
+        return _in_parts(self._first, bits)
 
     def curvatures(self, bits: int) -> tuple[Whole, Floats]:
-        """Second derivatives at the training rows, of `bits` bits: int64 (rows, width), and the unit of each column."""
-        unit = steps_of(self._second, bits)
-        return np.rint(self._second / unit).astype(np.int64), unit
+        """Second derivatives at the training rows, as `residuals` has the first."""
+        return _in_parts(self._second, bits)
 
     def turn(self, products: Floats) -> Floats | None:
         """Coefficients of the next direction, of length 1, from the sums of the parties' products; None at the minimum.
@@ -155,3 +151,10 @@ class Regression:
 
     def _scores(self) -> Floats:
         return np.asarray((self._start + self._added).numpy()[self._train])
+
+
+def _in_parts(numbers: Floats, bits: int) -> tuple[Whole, Floats]:
+    unit = steps_of(numbers, bits)
+    upper = np.rint(numbers / unit)
+    lower = np.rint((numbers - upper * unit) / (unit * 2.0**-bits))
+    return np.concatenate([upper, lower], axis=1).astype(np.int64), np.concatenate([unit, unit * 2.0**-bits])

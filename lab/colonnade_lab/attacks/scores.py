@@ -176,12 +176,10 @@ def read_columns(replayed: Replayed, party: str, known: float, seed: int) -> Col
 
 
 def _guessed(inputs: Floats, x: Floats, have: NDArray[np.bool_]) -> Floats:
-    """R2 of each column in the other rows; guesses of a column of two known values are between them."""
+    """R2 of each column in the other rows, by guesses within the range of the known ones."""
     model = RidgeCV(alphas=_STRENGTHS, alpha_per_target=True).fit(inputs[have], x[have])
     guess = model.predict(inputs[~have]).reshape(-1, x.shape[1])
-    low, high = x[have].min(axis=0), x[have].max(axis=0)
-    two = ((x[have] == low) | (x[have] == high)).all(axis=0)
-    return _r2(np.where(two, guess.clip(low, high), guess), x[~have])
+    return _r2(guess.clip(x[have].min(axis=0), x[have].max(axis=0)), x[~have])
 
 
 def _r2(guess: Floats, x: Floats) -> Floats:

@@ -42,7 +42,7 @@ def test_directions_tell_columns_in_part(blinded: AttackedRun, tmp_path: Path) -
 def test_directions_of_one_party_lay_its_columns_open(tmp_path: Path) -> None:
     """There are as many of them as columns."""
     read = scores.read_columns(scores.replayed(run(tmp_path, aggregate="clear")), "party1", 0.2, 0)
-    assert read.open == 10 and read.base_open == 0
+    assert read.span > 0.9999 and read.found > 0.95 > 0.5 > read.base and read.open and not read.base_open
 
 
 def test_sums_of_a_party_tell_labels_of_few_rows(blinded: AttackedRun) -> None:
