@@ -252,11 +252,12 @@ def test_cuts_and_directions_are_the_owner_s(tmp_path: Path) -> None:
 
 def test_a_special_value_among_numbers_and_a_bin_of_one_class_are_named(tmp_path: Path) -> None:
     table = people()
-    table.loc[table["calls"] == 3, "late"] = 1
+    table.loc[(table["calls"] == 3) | (table["plan"] == "flat"), "late"] = 1
     outcome = run(tmp_path, "parties.telco.special={calls: [3]}", CLEAR, rounds=3, table=table)
     said = warnings(outcome, "telco")
     assert "3 of column 'calls' lies among its other numbers, 0 to" in said
     assert "column 'calls': no goods in the bin 3; its weight of evidence is that of 0.5 more of both" in said
+    assert re.search(r"column 'plan': 6\d% of its rows are in fine bins without goods or without bads", said)
     *others, three = column(outcome, "telco", "calls")["bins"]
     goods, bads = (sum(each["count"] - each["bads"] for each in others), sum(each["bads"] for each in [*others, three]))
     assert three["smoothed"] and three["woe"] == pytest.approx(np.log(0.5 / goods / ((three["bads"] + 0.5) / bads)))

@@ -21,6 +21,7 @@ Counts = NDArray[np.int64]
 
 _SMOOTHED = 0.5
 """Added to the goods and the bads of a bin that lacks one of them."""
+_PURE = 0.1  # share of rows that are worth a word
 _NAMED = 10
 
 
@@ -139,6 +140,13 @@ class CardBins:
         found = self.evidence(table)
         self.kept = np.array([number for number, each in enumerate(found) if each.iv >= cfg.min_iv], np.int64)
         self._warn(ctx, cfg, found)
+        for number, (column, rows, bads) in enumerate(self._by_column(table, self.rows, self.bads)):
+            pure = rows[(bads == 0) | (bads == rows)].sum() / rows.sum()
+            if number not in self.kept and pure > _PURE:
+                ctx.warn(
+                    f"column {column.name!r}: {pure:.0%} of its rows are in fine bins without goods or without bads, "
+                    "which join others: it may tell more than its IV says; set `cuts`, or make the words coarser"
+                )
 
     def choose(self, stays: NDArray[np.bool_]) -> None:
         """Leaves out what the server does not choose of the kept columns."""
