@@ -128,7 +128,8 @@ def find(folder: Path, cut_off: float | None, groups: str, scores: Path | None, 
     """Reads a server's run folder, and files beside it.
 
     Args:
-        cut_off: in the unit of the scale; None for the run's own decision, else where KS is reached.
+        cut_off: in the unit of the scale; None for the run's own decision, else where KS is reached among
+            the validation rows, or the training rows: it is not chosen by the rows that it is measured on.
         groups, labels: FILE:COLUMN, or "".
         scores: a file of predictions, in the place of the run's own scores.
     """
@@ -156,7 +157,8 @@ def find(folder: Path, cut_off: float | None, groups: str, scores: Path | None, 
     _refuse_unranked(part, rows, positive)
     before = next((name for name in ("train", "validation") if name in parts and name != part), "")
     index = shift(scale.risk(parts[before]), scale.risk(rows)) if before else None
-    at = _cut_off(run, scale, rows, cut_off)
+    chosen_by = next((name for name in ("validation", "train") if name in parts and name != part), part)
+    at = _cut_off(run, scale, rows, cut_off, (chosen_by, parts.get(chosen_by, rows)))
     named, notes = (None, []) if not groups else _groups(by_id(groups, "--groups", key), rows, groups)
     found = None if named is None else disparities(named, scale.risk(rows), rows.bad, at[0])  # type: ignore[arg-type]
     return ScoreFindings(run, part, positive, scale, rows, at, index and (before, index), found, tuple(notes))
@@ -212,7 +214,9 @@ def _refuse_unranked(part: str, rows: RowScores, positive: str) -> None:
         )
 
 
-def _cut_off(run: RecordedRun, scale: ScoreScale, rows: RowScores, given: float | None) -> tuple[float, str]:
+def _cut_off(
+    run: RecordedRun, scale: ScoreScale, rows: RowScores, given: float | None, chosen_by: tuple[str, RowScores]
+) -> tuple[float, str]:
     risk = scale.risk(rows)
     if given is not None:
         low, high = sorted(scale.shown(np.array([risk.min(), risk.max()])).tolist())
@@ -225,8 +229,12 @@ def _cut_off(run: RecordedRun, scale: ScoreScale, rows: RowScores, given: float 
         return scale.cut(given), "as given"
     if (decision := decision_of(run.summary)) is not None and not scale.pdo:
         return float(decision["threshold"]), "the run's decision"
-    assert rows.bad is not None
-    return gains.ks_at(risk, rows.bad)[1], "where KS is reached"
+    part, others = chosen_by
+    if others is rows or others.bad is None or not 0 < others.bad.sum() < len(others.ids):
+        part, others = "these", rows
+    assert others.bad is not None
+    words = {"train": "the training", "validation": "the validation"}.get(part, "these")
+    return gains.ks_at(scale.risk(others), others.bad)[1], f"where KS of {words} rows is reached"
 
 
 def _groups(known: Mapping[str, str], rows: RowScores, given: str) -> tuple[list[str], list[str]]:

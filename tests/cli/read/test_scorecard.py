@@ -97,6 +97,11 @@ def shown(
     return Page((run / "scorecard.html").read_text()), capsys.readouterr().out
 
 
+def ks_of(rows: pandas.DataFrame, at: float) -> float:
+    refused, bad = rows["probability"] >= at, rows["class"] == BAD
+    return abs(refused[bad].mean() - refused[~bad].mean())
+
+
 def test_the_page_says_what_scikit_learn_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = left(tmp_path / "run")
     made, said = shown(capsys, run, 0.4)
@@ -104,6 +109,12 @@ def test_the_page_says_what_scikit_learn_says(tmp_path: Path, capsys: pytest.Cap
     bad = rows["class"] == BAD
     ks, auc = ks_2samp(rows["score"][bad], rows["score"][~bad]).statistic, roc_auc_score(bad, rows["score"])
     assert made.cells("KS")[0][1].startswith(f"{ks:.4f}, reached at ")
+    fitted = pandas.read_csv(run / "scores.csv")[:100]
+    places = {at: ks_of(fitted, at) for at in fitted["probability"]}
+    by_itself, _ = shown(capsys, run)
+    cut, where = by_itself.cells("cut-off")[0][1].split(", ")
+    assert where == "where KS of the training rows is reached"
+    assert float(cut) == pytest.approx(max(places, key=places.__getitem__), abs=1e-4)
     assert made.cells("Gini") == [["Gini", f"{2 * auc - 1:.4f} (AUC {auc:.4f})"]]
     approved = rows["probability"] < 0.4
     assert made.cells("approved")[0][1].startswith(f"{100 * approved.mean():.4g}% of the people")
