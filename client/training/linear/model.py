@@ -63,8 +63,8 @@ class LinearModel(Local):
     def explained(self, ctx: ClientContext) -> dict[str, Any]:
         """As of `Local`: each column's importance, the mean size of what it adds, and its encoded ones."""
         size = np.abs(self.parts(ctx.features, ctx.schedule.partition.train)).mean(axis=(0, 2))
-        columns = {
-            name: {"column": name, "importance": float(importance), "encoded": list[dict[str, Any]]()}
+        columns: dict[str, dict[str, Any]] = {
+            name: {"column": name, "importance": float(importance), "encoded": []}
             for name, importance in zip(self._columns(ctx.features), size, strict=True)
         }
         of_all = zip(self._names(ctx.features), self.coefficients.tolist(), self._mean.tolist(), strict=True)

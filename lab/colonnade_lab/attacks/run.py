@@ -35,7 +35,7 @@ from colonnade.server.protocols import FORESTS, JOINT
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.fusion.joint import Joint
 
-SCORES = ("additive", "hetero_lr")
+SCORES = ("additive", "hetero_lr", "scorecard")
 """Protocols whose parties are returned sums over their own columns, and send scores."""
 _HOW = "run it again with --set 'every_party.capture={}', or `capture` in a party's section"
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -32,7 +31,7 @@ from torch import Tensor
 from colonnade.client.protocols import LOCAL
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.linear.columns import LinearColumns
-from colonnade.client.training.trees.pairs import ShapeBins
+from colonnade.client.training.trees.points import ShapeSum
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.encryption.linear import PartyMatrix
 from colonnade.common.encryption.parameters import ROWS_A_BIN
@@ -143,9 +142,14 @@ def _design(ctx: ClientContext, _train: Tensor) -> PartyMatrix:
     return LinearColumns(ctx, 1.0, 1.0).matrix()  # restored from the state, with its penalty and curvature
 
 
+def _points(ctx: ClientContext) -> ShapeSum:
+    found = LOCAL[ctx.federation.protocol.name](ctx, ctx.federation.protocol)
+    assert isinstance(found, ShapeSum)
+    return found
+
+
 def _bins(ctx: ClientContext, rows: Tensor) -> PartyMatrix:
-    config: Any = ctx.federation.protocol
-    return ShapeBins(ctx, config).one_hot(rows)
+    return _points(ctx).bins.one_hot(rows)
 
 
 def _dense(m: PartyMatrix) -> Floats:
@@ -153,10 +157,15 @@ def _dense(m: PartyMatrix) -> Floats:
     return found
 
 
-_MATRICES: Mapping[str, Callable[[ClientContext, Tensor], PartyMatrix]] = {"hetero_lr": _design, "additive": _bins}
+_MATRICES: Mapping[str, Callable[[ClientContext, Tensor], PartyMatrix]] = {
+    "hetero_lr": _design,
+    "additive": _bins,
+    "scorecard": _bins,  # its first sums are over fine bins
+}
 _COLUMNS: Mapping[str, Callable[[ClientContext, Tensor], Floats]] = {
     "hetero_lr": _encoded,
     "additive": lambda ctx, rows: _dense(_bins(ctx, rows)),
+    "scorecard": lambda ctx, rows: _points(ctx).parts(rows)[:, :, 0],  # weights of evidence, in points
 }
 
 

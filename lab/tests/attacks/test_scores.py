@@ -45,6 +45,16 @@ def test_directions_of_one_party_lay_its_columns_open(tmp_path: Path) -> None:
     assert read.span > 0.9999 and read.found > 0.95 > 0.5 > read.base and read.open and not read.base_open
 
 
+@pytest.mark.parametrize("protocol", [{"name": "additive", "gradients": "clear"}, {"name": "scorecard"}])
+def test_sums_over_bins_tell_both_as_well(tmp_path: Path, protocol: dict[str, str]) -> None:
+    sets = (f"federation.protocol={json.dumps(protocol)}", "federation.rounds=4", "federation.evaluate.every=4")
+    simulate_captured(config(*sets), tmp_path, tmp_path)
+    again = scores.replayed(open_run(tmp_path))
+    read = scores.read_columns(again, "party1", 0.2, 0)
+    assert 0 < read.directions <= 4 and read.base <= read.found + 0.05 and 0 < read.span < 0.9
+    assert scores.read_labels(again, "party1", 40, 0)[0].area.auc > 0.9
+
+
 def test_sums_of_a_party_tell_labels_of_few_rows(blinded: AttackedRun) -> None:
     read = {one.what: one for one in scores.read_labels(scores.replayed(blinded), "party2", 40, 0)}
     assert read["sums of the first round"].area.auc > 0.9 > read["sums of the first round"].baseline.auc
