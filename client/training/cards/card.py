@@ -154,9 +154,6 @@ class WoeColumns(RegressionColumns):
         self._ends = np.cumsum([len(each.woe) for each in self._kept])[:-1]
         super().__init__(ctx, 0.0 if cfg.c == "none" else 1 / cfg.c, CURVATURE["classification"])
 
-    def _name(self, number: int) -> str:
-        return self._kept[number].column.name
-
     def matrix(self) -> Bins:
         """One line an optimal bin."""
         return Bins(self._codes(), tuple(len(each.woe) for each in self._kept))
