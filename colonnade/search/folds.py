@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
+from sklearn.model_selection import KFold, StratifiedKFold
 from torch import Tensor
 
 from colonnade.common.config.members import Config
@@ -100,8 +101,6 @@ def folds_of(labels: Tensor, folds: int, repeats: int, seed: int, *, stratified:
         repeats: number of times that all rows are split.
         stratified: whether every fold has about the same share of every class.
     """
-    from sklearn.model_selection import KFold, StratifiedKFold  # noqa: PLC0415
-
     rows = len(labels)
     if folds > rows:
         raise InputError(f"--folds {folds}: there are {rows} rows", hint="give fewer folds")
