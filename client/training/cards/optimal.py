@@ -47,7 +47,8 @@ def _cuts(goods: Counts, bads: Counts, other_goods: int, other_bads: int, direct
     if len(goods) < 2 or not goods.sum() or not bads.sum():
         return np.empty(0)
     library = import_module("optbinning")  # here: it takes seconds
-    binning = library.OptimalBinning(dtype="numerical", monotonic_trend=_TRENDS[direction])
+    forever = 1e6  # seconds: a solver that runs out of time has other bins on a busy machine
+    binning = library.OptimalBinning(dtype="numerical", monotonic_trend=_TRENDS[direction], time_limit=forever)
     places = np.append(np.arange(len(goods), dtype=np.float64), np.nan)  # others count in what is too small a bin
     weights = np.concatenate([np.append(goods, other_goods), np.append(bads, other_bads)]).astype(np.float64)
     x, y = np.tile(places, 2), np.repeat([0, 1], len(places))
