@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from torch import Tensor
 
 from colonnade.client.alignment.finding import PartyFinding
 from colonnade.client.alignment.matching import Matching
 from colonnade.client.alignment.reuse import PartyReuse, ReuseTerms
+from colonnade.client.dialling.dialer import Membership
 from colonnade.client.privacy.egress import Egress
 from colonnade.client.training.progress import TrainingProgress
 from colonnade.common.alignment.checks.modes import checks_of, one_time
@@ -30,9 +30,7 @@ from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.alignment.work import aside, tenths
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
-from colonnade.common.conversation.capacity import Capacity
-from colonnade.common.conversation.control import Item
-from colonnade.common.conversation.conversation import SERVER, Carrier, Link
+from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.membership import Begin
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session
@@ -47,19 +45,6 @@ from colonnade.common.run.run_folder import PartyFolder
 
 class TableRenewed(Exception):  # not an error: the party rejoins at once
     """A prediction's rows were aligned with an earlier table: the party has to join again."""
-
-
-class Attending(Protocol):
-    """What an alignment needs of a `Membership`."""
-
-    @property
-    def post(self) -> Carrier: ...
-    @property
-    def outlet(self) -> Capacity: ...
-    def telling(self) -> AbstractContextManager[None]: ...
-    async def attend(
-        self, deliver: Callable[[Item], None], side: Callable[[], Awaitable[None]], *, last: bool, link: Link
-    ) -> bool: ...
 
 
 @dataclass
@@ -96,13 +81,8 @@ class PartyRows:
         else:
             self.foreign = ForeignKeys(self.name, most_predicted, "max_predicted_rows", path)
 
-    async def align(self, membership: Attending, begin: Begin) -> Features | None:
-        """The rows that `find` finds."""
-        rows = await self.find(membership, begin)
-        return None if rows is None else self.features.rows(rows)
-
-    async def find(self, membership: Attending, begin: Begin) -> Tensor | None:
-        """Rows that all members have, int64 (common,), in the common order; None if the server wants to go back.
+    async def align(self, membership: Membership, begin: Begin) -> Features | None:
+        """The rows that all members have, in the common order; None if the server wants to go back.
 
         Raises:
             DataError: no key is common, or the table has changed since it was aligned.
@@ -116,7 +96,7 @@ class PartyRows:
             with membership.telling():
                 rows = self.record.rows(begin.aligned)
                 self.foreign.settle()
-                return rows
+                return self.features.rows(rows)
         with membership.telling():
             self._refuse_again()
         loop, found = asyncio.get_running_loop(), list[tuple[Tensor, int]]()
@@ -142,7 +122,7 @@ class PartyRows:
         (rows, reused), seconds = found[0], round(loop.time() - started, 3)
         result = {"rows": len(self.record.keys), "common": len(rows), "reused": reused, "seconds": seconds}
         self.telemetry.event("aligned", party=self.name, **result)
-        return rows
+        return self.features.rows(rows)
 
     def _refuse_again(self) -> None:
         """Refuses to align a run's rows twice; predictions align theirs every time. Raises CheckpointError."""

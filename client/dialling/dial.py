@@ -10,6 +10,7 @@ from typing import Protocol
 import grpc
 
 from colonnade.client.dialling.proxy import proxy_for
+from colonnade.common.conversation.stream import Stream
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection, channel_options
@@ -42,7 +43,7 @@ Prepare = Callable[[str, int], ClientTls | None]
 class Dialling(Protocol):
     """The party's end of a transport; it is made with `Dialer`'s arguments."""
 
-    async def dial(self, find_address: Callable[[], str], prepare: Prepare, patience: float) -> Connection:
+    async def dial(self, find_address: Callable[[], str], prepare: Prepare, patience: float) -> Stream:
         """A connection to the server, as `Dialer.dial`."""
 
     async def close(self) -> None:

@@ -26,6 +26,7 @@ from colonnade.common.conversation.membership import (
     Welcome,
 )
 from colonnade.common.conversation.session import SessionState, Stage, View
+from colonnade.common.conversation.stream import Stream
 from colonnade.common.conversation.traffic import WireBytes
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.pki.names import dns_name
@@ -45,7 +46,6 @@ from colonnade.common.messaging.message import Message, memory
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.wire.codec import Codec
-from colonnade.common.wire.connection import Connection
 
 _N = TypeVar("_N", bound=Parcel)
 
@@ -72,7 +72,7 @@ class Membership:
     ) -> None:
         self._dialer = transport(codec, largest)
         self._telemetry, self._path, self._ledger = telemetry, ledger, Ledger(ledger)
-        self._connection: Connection | None = None
+        self._connection: Stream | None = None
         self._largest = largest
         self._inbox = Inbox(largest)
         self._link: Link | None = None

@@ -13,11 +13,9 @@ from colonnade.client.training.context import ClientContext
 from colonnade.client.training.progress import TrainingProgress
 from colonnade.client.transcript.capture import Capture
 from colonnade.client.transcript.transcript import PartyTranscript, always_in_step, report_finding
-from colonnade.common.config.chaos import ChaosConfig, PatternIndex
-from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.run_options import with_lower_rates
 from colonnade.common.conversation.capacity import Capacity
-from colonnade.common.conversation.chaos import Chaos, Incidents
+from colonnade.common.conversation.chaos import Chaos
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER, Carrier, Link
 from colonnade.common.crypto.sealing import Session
@@ -104,14 +102,3 @@ class PartyLine:
         """Runs the party's side of its task."""
         with naming_user_code(f"parties.{self.ctx.name}", self.ctx.own_code):
             await self._task.side(self.ctx, self.link)
-
-
-def injected_faults(
-    name: str, federation: FederationConfig, faults: ChaosConfig, incidents: Incidents, telemetry: Telemetry
-) -> Chaos | None:
-    """A party's injected faults; None if none are configured but the rate of its computing."""
-    if faults == ChaosConfig(computing=faults.computing):
-        return None
-    names = federation.names
-    index = PatternIndex(names.index(name), len(names), federation.protocol.coded_batch(federation.batch, len(names)))
-    return Chaos(faults, index, federation.seed, incidents, partial(telemetry.event, party=name))

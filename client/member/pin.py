@@ -67,6 +67,7 @@ class Pin:
     """Refuses every Begin that would discard something of the pinned run.
 
     Args:
+        folder: the party's; None keeps the pin in memory.
         predicts: True for predictions, which use no learning rates: the server says nothing about them.
         public: True if a run that begins here has a public start.
 
@@ -79,14 +80,16 @@ class Pin:
     """
 
     def __init__(
-        self, party: str, folder: Path, store: Checkpoints, *, predicts: bool = False, public: bool = False
+        self, party: str, folder: Path | None, store: Checkpoints, *, predicts: bool = False, public: bool = False
     ) -> None:
-        self._party, self._folder, self._store, self._predicts = party, PartyFolder(folder), store, predicts
+        self._party, self._store, self._predicts = party, store, predicts
+        self._folder = own = None if folder is None else PartyFolder(folder)
         self._writing = Lock()  # checkpoints are written by threads
-        self.content = self._read()
-        self._refuse_lost()
+        self.content = Pinned(store.run()) if own is None else self._read(own)
+        if own is not None:
+            self._refuse_lost(own)
         recorded = self.content.start if self.run else None  # a folder without state may begin anew
-        self.start = StartSecret(self._folder.start, recorded, public=public, needed=not predicts)
+        self.start = StartSecret(None if own is None else own.start, recorded, public=public, needed=not predicts)
 
     @property
     def run(self) -> str:
@@ -197,7 +200,7 @@ class Pin:
         raise ContractError(SERVER, "Begin", "round", expected, str(begin.round))
 
     def _refuse_another(self, run: str) -> None:
-        if not self._holds():
+        if self._folder is None or not self._holds():
             return
         ours, file = self.content.run, self._folder.pinned.name
         holds = f"records of run {ours}" if ours else f"records of a run, and no {file} that says of which"
@@ -208,12 +211,13 @@ class Pin:
         )
 
     def _holds(self) -> bool:
-        own = self._folder
+        if (own := self._folder) is None:
+            return bool(self.content.run)
         folders = (own.run_cache, own.prediction_cache, own.checkpoints)
         return own.has_sent or any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
 
-    def _read(self) -> Pinned:
-        path = self._folder.pinned
+    def _read(self, own: PartyFolder) -> Pinned:
+        path = own.pinned
         if not path.exists():
             if run := self._store.run():  # every version wrote the pin before its first checkpoint
                 raise CheckpointError(f"{path} is missing, and there are checkpoints of run {run}", hint=LOST)
@@ -235,26 +239,27 @@ class Pin:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise CheckpointError(f"{path} is torn or was altered", hint=_ANOTHER) from None
 
-    def _refuse_lost(self) -> None:
+    def _refuse_lost(self, own: PartyFolder) -> None:
         """Raises CheckpointError if a record beside the pin is shorter than when the pin was last written."""
         if self.content.ledger:
-            refuse_shorter(self._folder.ledger, self.content.ledger)
-        elif self._left() and not self._folder.ledger.exists():
+            refuse_shorter(own.ledger, self.content.ledger)
+        elif self._left() and not own.ledger.exists():
             raise CheckpointError(
-                f"{self._folder.ledger} is missing, and messages of run {self.content.run} have left", hint=LOST
+                f"{own.ledger} is missing, and messages of run {self.content.run} have left", hint=LOST
             )
-        refuse_older(self._folder, self.content.grown)
+        refuse_older(own, self.content.grown)
 
     def _left(self) -> bool:
         return self.content.entered > 0 or self.content.committed
 
     def _write(self, pinned: Pinned) -> None:
-        try:
-            pinned = replace(pinned, ledger=mark(self._folder.ledger), grown=grown(self._folder))
-        except OSError as failed:
-            reason = f"{self._folder.ledger} cannot be read: {failed.strerror}"
-            raise EnvironmentFault(reason, hint="make room on the disk, then resume") from failed
-        write_kept(self._folder.pinned, sealed({**asdict(pinned), **STAMP}), 0o600)
+        if (own := self._folder) is not None:
+            try:
+                pinned = replace(pinned, ledger=mark(own.ledger), grown=grown(own))
+            except OSError as failed:
+                reason = f"{own.ledger} cannot be read: {failed.strerror}"
+                raise EnvironmentFault(reason, hint="make room on the disk, then resume") from failed
+            write_kept(own.pinned, sealed({**asdict(pinned), **STAMP}), 0o600)
         self.content = pinned
 
 

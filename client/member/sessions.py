@@ -8,9 +8,10 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from colonnade.client.alignment.rows import PartyRows
 from colonnade.client.dialling.dialer import Membership
 from colonnade.client.dialling.instructions import Instructions
 from colonnade.client.member.context import party_context
-from colonnade.client.member.line import PartyLine, injected_faults
+from colonnade.client.member.line import PartyLine
 from colonnade.client.member.pin import Pin
 from colonnade.client.member.task import PartyTask
 from colonnade.client.prediction.own_predictions import OwnLines, OwnPredictions
@@ -36,15 +37,15 @@ from colonnade.common.alignment.kept.keeping import Keeping, Place
 from colonnade.common.alignment.kept.place import lasting
 from colonnade.common.alignment.keys import digest_in_order
 from colonnade.common.alignment.record import kept_rows
-from colonnade.common.config.chaos import UNUSED_RATE, Pause
+from colonnade.common.config.chaos import UNUSED_RATE, ChaosConfig, PatternIndex, Pause
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
 from colonnade.common.config.run_options import MOST_BACK_OFFS
 from colonnade.common.contracts import prediction
 from colonnade.common.contracts.schedule import Schedule
-from colonnade.common.conversation.chaos import Chaos
+from colonnade.common.conversation.chaos import Chaos, Incidents
 from colonnade.common.conversation.control import Save
-from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.conversation.conversation import SERVER, Carrier
 from colonnade.common.conversation.membership import Begin, Failure, Hello, Saved, Spent
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session
@@ -73,49 +74,64 @@ class PartySessions:
     """State of a party over all connections and sessions.
 
     Args:
+        out: the party's folder; None keeps nothing but what `store` does, in a simulation.
         identity: None without TLS.
+        run_cache: None for that of the folder.
+        timetable: makes the schedule, and thus partitions the rows.
+        incidents: implementation of injected pauses and crashes; None has those of a process.
+        busy: wraps what the party side sends; on the virtual clock a message leaves when earlier work is done.
 
     Attributes:
         begun: when the server last began or ended a session; seconds of the monotonic clock.
         state: of the party side in the newest session; None before the first.
         idle: set while a prediction waits for the next request.
+        line: of the newest session.
+        capture: of the newest session, if configured.
     """
 
     name: str
     federation: FederationConfig
     config: PartyConfig
     base: Path
-    out: Path
+    out: Path | None
     device: torch.device
     store: Checkpoints
     telemetry: Telemetry
     task: PartyTask
     identity: Identity | None = None
+    run_cache: RunCache | None = None
+    timetable: Callable[[FederationConfig, int, int], Schedule] = Schedule
+    incidents: Incidents | None = None
+    busy: Callable[[Carrier], Carrier] = lambda carry: carry
     begun: float = field(default=0.0, init=False)
     progress: TrainingProgress = field(default_factory=TrainingProgress, init=False)
     state: State | None = field(default=None, init=False)
     idle: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    _folder: PartyFolder = field(init=False)
+    line: PartyLine | None = field(default=None, init=False)
+    capture: Capture | None = field(default=None, init=False)
+    _folder: PartyFolder | None = field(init=False)
+    _ledger: Path | None = field(init=False)
     _schedule: Schedule = field(init=False)
     _ctx: ClientContext = field(init=False)
     _privacy: Privacy = field(init=False)
-    _own: OwnPredictions = field(init=False)
     _rows_known: str = field(default="", init=False)
     _pin: Pin = field(init=False)
     _draws: Draws = field(init=False)
-    _scored: ScoredRows = field(init=False)
+    _scored: ScoredRows | None = field(init=False)
+    _kept: Path | None = field(init=False)
     _rows: PartyRows | None = field(default=None, init=False)
     _saving: asyncio.Task[None] | None = field(default=None, init=False)
     _told: bool = field(default=False, init=False)
     _idle: int = field(default=0, init=False)  # consecutive sessions in which no round was completed
 
     def __post_init__(self) -> None:
-        self._folder = PartyFolder(self.out)
-        self._run_cache = RunCache(self.task.run_cache(self._folder))
-        public = self.federation.public_start
+        self._folder = own = None if self.out is None else PartyFolder(self.out)
+        self._ledger, self._kept = (None, None) if own is None else (own.ledger, self.task.run_cache(own))
+        self._run_cache = self.run_cache or RunCache(self._kept)
+        public = self.federation.public_start or self.incidents is not None
         self._pin = Pin(self.name, self.out, self.store, predicts=self.task.predicts, public=public)
         self._draws = own_draws(self.federation, self.name, self._pin.start.value)
-        self._scored = ScoredRows(self.out, self._tell_batch, self._warn)
+        self._scored = None if self.out is None else ScoredRows(self.out, self._tell_batch, self._warn)
 
     def take(self, features: Features) -> None:
         """Takes the party's table, after the server's welcome.
@@ -125,13 +141,13 @@ class PartySessions:
             DataError: rows are to be aligned, and the table's keys are unusable.
         """
         if self.federation.align == "none":
-            self._prepare(features)
+            self.prepare(features)
             return
         policy = self.config.policy
         policy.refuse(self.name, self.federation)
         self._rows = PartyRows(
             self.name, self.federation, policy, features,
-            run_cache=self._run_cache, kept=self.task.run_cache(self._folder), out=self.out,
+            run_cache=self._run_cache, kept=self._kept, out=self.out,
             telemetry=self.telemetry, progress=self.progress, whole=not self.task.predicts,
             identity=self.identity, keeping=self._keeping(),
         )  # fmt: skip
@@ -141,6 +157,8 @@ class PartySessions:
         self._run_cache.forget("alignment")
 
     def _keeping(self) -> Keeping:
+        if self.out is None:
+            return Keeping()
         policy, own = self.config.policy, self.config.identity
         return Keeping.of(
             self.federation, Place(self.config.alignments, self.base, self.out, self.name),
@@ -149,34 +167,37 @@ class PartySessions:
             processors=torch.get_num_threads(), warn=self._warn,
         )  # fmt: skip
 
-    def _prepare(self, features: Features) -> None:
+    def prepare(self, features: Features) -> None:
         """Fits the encoder, or reads the run's, and plans the budget: steps that depend on the aligned rows."""
         if self.progress.privacy is not None:
             self.progress.privacy.close()
         others = self.task.predicts and self.federation.align != "none"  # rows may differ from training
-        trained = len(kept_rows(RunCache(self._folder.run_cache), self.name)) if others else len(features.values)
-        self._schedule = Schedule(self.federation, trained, features.official_test)
-        ledger, plan, rows = self._folder.ledger, self._schedule.privacy, len(features.values)
-        places = aligned_places(self.federation, plan, self._folder, features.ids, trained, predicts=others)
-        self._privacy = Privacy(self.name, self.federation, self.config.policy, plan, ledger, rows=rows, places=places)
+        own, rows = self._folder, len(features.values)
+        trained = len(kept_rows(RunCache(own.run_cache), self.name)) if own and others else rows
+        self._schedule = self.timetable(self.federation, trained, features.official_test)
+        plan, places = self._schedule.privacy, None
+        if own is not None:
+            places = aligned_places(self.federation, plan, own, features.ids, trained, predicts=others)
+        self._privacy = Privacy(
+            self.name, self.federation, self.config.policy, plan, self._ledger, rows=rows, places=places
+        )  # fmt: skip
         self.progress.privacy = self._privacy
-        kept = EncoderFile(self.out, begun=bool(self.store.run()))
-        self._own = OwnPredictions(self._folder.own_predictions, features.ids, self.federation.classes)
+        kept = None if self.out is None else EncoderFile(self.out, begun=bool(self.store.run()))
         self._ctx = replace(
             party_context(
                 self.name, self.federation, self.config, features, self._schedule,
                 base=self.base, device=self.device, kept=kept, others=others,
             ),
             warn=self._warn,
-            keep=self._own.add,
-            explain=OwnLines(self._folder.reasons, features.ids, EXPLAINED).add,
-            scored=self._scored.add,
             idle=self.idle,
             draws=self._draws,
             identity=self.identity,
             run_cache=self._run_cache,
         )  # fmt: skip
-        if self.task.predicts:
+        if self.task.predicts and own is not None and self._scored is not None:
+            self._ctx.keep = OwnPredictions(own.own_predictions, features.ids, self.federation.classes).add
+            self._ctx.explain = OwnLines(own.reasons, features.ids, EXPLAINED).add
+            self._ctx.scored = self._scored.add
             self._scored.take(features)
         self._rows_known = ""
         if prediction.summed(self.federation):
@@ -214,7 +235,8 @@ class PartySessions:
             self._warn("the server has come to its end without us: we came too late to take part")
         finally:
             await self._saved()
-            self._scored.end()
+            if self._scored is not None:
+                self._scored.end()
             if self.progress.privacy is not None:  # otherwise nothing has been spent
                 self.progress.privacy.close()
             with suppress(EnvironmentFault):  # the end is reported; the previous pin stays valid
@@ -246,7 +268,7 @@ class PartySessions:
             if aligned is None:
                 return False
             with membership.telling():
-                self._prepare(aligned)
+                self.prepare(aligned)
                 self._pin.seal()  # records the keys that others have tested
             if not self.task.predicts:  # predictions may align other rows again
                 self._rows = None  # frees the unscaled table; the kept one is scaled
@@ -258,12 +280,13 @@ class PartySessions:
         state = self.state = State(self.store.load(begin.round, owner) if begin.round else None)
         if not self.task.predicts:
             self.store.drop_after(begin.round)
-        keep_generators(state, self.device, self._draws)
+        if self.incidents is None:  # the members of a simulation share torch's generators, which its server keeps
+            keep_generators(state, self.device, self._draws)
         with ExitStack() as ending:
             ending.callback(self._ended)
-            ledger = Ledger(self._folder.ledger, after=self.task.repeats_after(begin.round))
+            ledger = Ledger(self._ledger, after=self.task.repeats_after(begin.round))
             ending.callback(ledger.close)
-            capture, chaos = self._capture(begin.session, ending), self._chaos()
+            self.capture, chaos = self._capture(begin.session, ending), self._chaos()
             if chaos is not None:
                 ending.callback(chaos.end)
             session = Session(
@@ -271,10 +294,10 @@ class PartySessions:
                 roster=self.federation.pins, round=begin.round, backed_off=begin.backed_off,
                 parties=self._present(begin), rows=self._rows_known,
             )  # fmt: skip
-            line = PartyLine(
+            line = self.line = PartyLine(
                 self.task, self._ctx, self._privacy, self.progress,
                 session=session, round=begin.round, state=state, ledger=ledger,
-                post=membership.post, outlet=membership.outlet, chaos=chaos, capture=capture,
+                post=membership.post, outlet=membership.outlet, chaos=chaos, capture=self.capture, busy=self.busy,
             )  # fmt: skip
             link = line.link
             link.last = None if self.task.predicts else self._schedule.rounds
@@ -336,9 +359,10 @@ class PartySessions:
 
     def _capture(self, session: int, ending: ExitStack) -> Capture | None:
         """Capture of all messages on our link, closest to the wire, if configured."""
-        if self.config.capture is None or self.task.predicts:  # a capture is of training
+        if self.config.capture is None or self.task.predicts or self.out is None:  # a capture is of training
             return None
-        self._warn("capture: everything that is sent and received is kept in clear on this party's disk")
+        if self.incidents is None:
+            self._warn("capture: everything that is sent and received is kept in clear on this party's disk")
         capture = Capture(self.out, self.config.capture, self.federation, self._schedule, session)
 
         def close() -> None:
@@ -349,10 +373,17 @@ class PartySessions:
         return capture
 
     def _chaos(self) -> Chaos | None:
-        if self.config.chaos.computing:
-            self._warn(UNUSED_RATE)
-        incidents = RealIncidents(self._folder.chaos)
-        return injected_faults(self.name, self.federation, self.config.chaos, incidents, self.telemetry)
+        if (incidents := self.incidents) is None:
+            assert self._folder is not None  # of a process
+            incidents = RealIncidents(self._folder.chaos)
+            if self.config.chaos.computing:
+                self._warn(UNUSED_RATE)
+        faults, names = self.config.chaos, self.federation.names
+        if faults == ChaosConfig(computing=faults.computing):  # that is none of the line
+            return None
+        many = self.federation.protocol.coded_batch(self.federation.batch, len(names))
+        index = PatternIndex(names.index(self.name), len(names), many)
+        return Chaos(faults, index, self.federation.seed, incidents, partial(self.telemetry.event, party=self.name))
 
     async def _half(self, membership: Membership, line: PartyLine, transcript: PartyTranscript) -> None:
         self._tell_spent(membership)

@@ -16,14 +16,13 @@ from torch import Tensor
 
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.data.rows import Partition
 from colonnade.common.data.sources import load_labels
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.run.durable import write_kept
 from colonnade.server.training.context import check_labels
-from colonnade.simulation.alignment import find_rows
+from colonnade.simulation.federation import find_rows
 
 _T = TypeVar("_T")
 
@@ -40,7 +39,7 @@ def align_once(config: Config, base: Path, kept: Path) -> Path | None:
     if config.federation.align == "none":
         return None
     if not kept.exists():
-        rows = run_virtual(find_rows(config, base))
+        rows = find_rows(config, base)
         order = rows[SERVER].argsort()
         write_kept(kept, save({name: own[order].contiguous() for name, own in rows.items()}), 0o600)
     return kept

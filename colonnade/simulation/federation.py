@@ -1,4 +1,4 @@
-"""A whole federation in one event loop on the virtual clock: the same protocol code, no wire, no waiting.
+"""A whole federation in one event loop on the virtual clock: members as processes have them, over streams in memory.
 
 Time passes only as the members' `chaos` sections say; computing takes none by default (computing.py). An hour of
 stragglers passes in seconds, and always in the same way.
@@ -7,9 +7,9 @@ stragglers passes in seconds, and always in the same way.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,45 +19,57 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from colonnade.client.member.line import PartyLine, injected_faults
+from colonnade.client.dialling.dialer import Membership
+from colonnade.client.member.sessions import PartySessions
 from colonnade.client.member.task import training
-from colonnade.client.privacy.stage import Privacy
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.progress import TrainingProgress
-from colonnade.client.transcript.capture import Capture
+from colonnade.common.alignment.messages import all_kinds, all_limits
+from colonnade.common.alignment.record import kept_rows
 from colonnade.common.config.chaos import Pause
-from colonnade.common.config.compression import form_of
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.agreed_parts import agreed_parts
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.chaos import Chaos
-from colonnade.common.conversation.compression import Compressor
-from colonnade.common.conversation.control import Item, Save
-from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort
-from colonnade.common.conversation.inprocess import Delay, MemoryConnection
-from colonnade.common.conversation.mailbox import Mailbox
-from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault, TrainingDiverged, declared
-from colonnade.common.messaging.message import Message, snapshot
+from colonnade.common.conversation.control import Save
+from colonnade.common.conversation.conversation import SERVER, Cohort, Link
+from colonnade.common.conversation.inprocess import Carry, Delay, MemoryConnection
+from colonnade.common.conversation.membership import Hello
+from colonnade.common.crypto.pki.revocation import RevocationList
+from colonnade.common.data.columns.doubts import doubts
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.rows import sampled
+from colonnade.common.data.sources import load_features
+from colonnade.common.errors import ConfigError, PartyFailed, TrainingDiverged
+from colonnade.common.messaging.message import Message, largest_bytes, snapshot
 from colonnade.common.observability.telemetry import Event, Telemetry
-from colonnade.common.privacy.accounting.ledger import Ledger
-from colonnade.common.run.state import Snapshot, State
-from colonnade.common.run.user_code import naming_user_code
-from colonnade.server.member.context import Timetable
-from colonnade.server.member.divergence import after_divergence, refuse_sustained, restore, save_if_due
-from colonnade.server.member.planned import tell_planned
-from colonnade.server.member.saving import Saving
-from colonnade.server.member.traffic import Totals
+from colonnade.common.parsing.error_attribution import whose
+from colonnade.common.run.checkpoints import Checkpoints, MemoryCheckpoints, Owner
+from colonnade.common.run.run_cache import RunCache
+from colonnade.common.run.run_folder import PartyFolder
+from colonnade.common.run.start_secret import StartSecret
+from colonnade.common.run.state import Snapshot
+from colonnade.common.version import VERSION
+from colonnade.common.wire.codec import Codec
+from colonnade.server.member.admission import Admission
+from colonnade.server.member.context import ServerParts, Timetable
+from colonnade.server.member.sessions import ServerSessions
+from colonnade.server.privacy.label_digest import hold_labels
 from colonnade.server.protocols import SERVE
-from colonnade.server.training.context import ServerContext
-from colonnade.simulation.alignment import find_rows
 from colonnade.simulation.computing import Benches
-from colonnade.simulation.contexts import Side, client_context, refuse_other_rows, server_context
+from colonnade.simulation.contexts import Side, refuse_other_rows, virtual_device
 from colonnade.simulation.files import RunFiles
 from colonnade.simulation.outcome import Outcome
 
-_BACK = "goes back"  # status of an attempt that is rolled back
 Snapshots = Mapping[str, Snapshot]
+
+_NUMBER = "simulated"  # of a run without a folder
+_INSTANT = 1e-9  # seconds
+_NOTHING = Snapshot({}, {})
+# Events of members that say nothing in one process, of the server and of parties.
+_SERVERS = {"aligning", "failed", "join", "late", "leave"}
+_PARTIES = {"aligned", "aligning", "begin", "capture", "checkpoint", "end", "join", "privacy"}
 
 
 @dataclass
@@ -66,21 +78,21 @@ class Simulation:
 
     Args:
         delay: seconds that items take, in addition to the parties' chaos.
-        only: the parties that run; the whole roster by default.
-        start: round to resume from, and every member's state after it.
-        on_cohort: called with the server's links before the run begins.
+        record: True to keep every message; `save` to keep every member's state after every round.
+        start: round to resume from, and every member's state after it; those without one begin anew.
+        on_cohort: called with the server's links before the rounds begin.
         files: of the run: ledgers, checkpoints, captures; None keeps none.
         sample: rows of the sources to use, int64; None for all.
         timetable: makes every member's schedule, and thus partitions the rows.
         thorough: True for every metric in every evaluation, not only after the last round.
         aligned: every member's rows in their common order, as `find_rows` gives them; None to find them.
         instead: replacements of members' sides, by name, for attacks and tests.
+        caches: by member, what is computed once a run; give those of the simulation that `start` is of.
     """
 
     config: Config
     base: Path = Path()
-    delay: Delay | None = None
-    only: list[str] | None = None
+    delay: Delay = lambda _from, _to, _item: 0.0
     record: bool = False
     save: bool = False
     start: tuple[int, Snapshots] = (0, MappingProxyType({}))
@@ -92,256 +104,284 @@ class Simulation:
     thorough: bool = False
     aligned: Mapping[str, Tensor] | None = None
     instead: Mapping[str, Side] = field(default_factory=dict)
+    caches: dict[str, RunCache] = field(default_factory=dict)
     outcome: Outcome | None = field(default=None, init=False)
-    _benches: Benches = field(init=False)
-    _rows: Mapping[str, Tensor] = field(default_factory=dict, init=False)
-    _ahead: float = field(default=0.0, init=False)  # offset of event times to the clock, in seconds
-    _saving: Saving | None = field(default=None, init=False)
-    _ending: ExitStack = field(default_factory=ExitStack, init=False)  # closed before the run's end is said
+    benches: Benches = field(init=False)
+    server: VirtualServer = field(init=False)
+    parties: dict[str, PartySessions] = field(default_factory=dict, init=False)
+    greetings: list[asyncio.Task[None]] = field(default_factory=list, init=False)
+    _cohort: Cohort = field(init=False)
+    _told: Telemetry = field(init=False)
+    _saved: int = field(default=0, init=False)  # the newest round whose states are kept
+    _before: float = field(default=0.0, init=False)  # time of the newest event of earlier starts
     _events: list[Event] = field(default_factory=list, init=False)
     _messages: list[tuple[str, str, Message]] = field(default_factory=list, init=False)
 
     def run(self, loop: Callable[[float], inprocess.VirtualLoop] = inprocess.VirtualLoop) -> Outcome:
         """Runs server and parties to their end. `loop` makes an event loop whose clock starts at its argument."""
-        self._events, self._messages = [], []
         with torch.random.fork_rng(devices=[]), ExitStack() as ending:  # models may draw from torch's own generator
-            ending.callback(self._ending.close)
             if self.files is None and self.config.federation.back_off and not self.start[0]:
                 folder = Path(ending.enter_context(TemporaryDirectory(prefix="colonnade-")))
                 self.files = RunFiles(folder, self.config, self.base, whole=self.sample is None)
                 ending.callback(setattr, self, "files", None)
-            while True:
-                begin = 0.0 if self.files is None else self._resume(self.files)
-                with suppress(GoBack):
-                    return inprocess.run_virtual(self._main(), begin, loop)
-                assert self.files is not None  # otherwise no checkpoint to go back to exists
-                self.files.begun = True
-
-    def _resume(self, files: RunFiles) -> float:
-        """Resumes a run from its members' checkpoints. Returns the initial reading of the clock."""
-        begin, earlier = files.seconds_before(), 0.0  # events of processes are in seconds since 1970
-        begin = max([begin, *(event["time"] for event in self._events)])
-        if round := files.begin():
-            self.start = (round, files.states(round))
-            earlier = State(self.start[1][SERVER]).keep("clock", dict[str, float]).get("seconds", 0.0)
-        self._ahead = max(begin - earlier, 0.0)
-        return earlier
+            return inprocess.run_virtual(self._main(), 0.0, loop)
 
     async def _main(self) -> Outcome:
-        self._benches = Benches(self.config)
-        await self._align()
-        outcome = self._outcome()
-        totals = outcome.totals
-        federation, contract = self.config.federation, CONTRACTS[self.config.federation.protocol.name]
-        cohort, ends = inprocess.meet(
-            list(federation.names), contract.kinds, contract.limits_of(federation),
-            self.delay or (lambda _from, _to, _item: 0.0), Mailbox(lambda party, _: totals.late.update([party])),
-            between=partial(self._between, outcome), enough=lambda: outcome.server.over,
-            compress=partial(Compressor, form_of(federation.compress.down), outcome.server.draws),
-            outward=partial(self._outward, outcome),
-        )  # fmt: skip
-        self._cohort = cohort
-        for name, link in cohort.items():
-            totals.link(name, link)
-        self.on_cohort(cohort)
-        sides: list[asyncio.Future[None]] = []
-        for name in self.only or federation.names:
-            cohort[name].watch = outcome.server.watch
-            sides.append(asyncio.ensure_future(self._participate(outcome, name, ends[name])))
-        rounds, parties = outcome.server.schedule.rounds, list(federation.names)
-        if self.start[0] > rounds:
-            raise ConfigError(
-                f"{self.start[0]} rounds are done, and the configuration ends after {rounds}",
-                hint="resume it with more federation.epochs or federation.rounds",
-            )
-        if self.files is not None:
+        self.benches = Benches(self.config)
+        self._events, self._messages = [], []
+        self._before = 0.0 if self.files is None else self.files.seconds_before()
+        listeners = () if self.telemetry is None else (self.telemetry.pass_on,)
+        self._told = Telemetry(None, self._events.append, *listeners, clock=self._time, log="simulation")
+        self.server = self._serve(self._part(_SERVERS))
+        if self.files is not None and not self.files.begun:
             self.files.keep_config()
-        tell_planned(outcome.server)
-        outcome.server.telemetry.event("begin", rounds=rounds, parties=parties, round=self.start[0])
-        self.outcome = outcome
+        status, error = "failed", ""
         try:
-            with self._benches.counting():
-                await self._serve(outcome, cohort, sides)
-            outcome.status = "completed"
-        except TrainingDiverged as diverged:
-            outcome.error = str(diverged)
-            await after_divergence(outcome.server, self._saving, diverged)
-            outcome.status = _BACK
-            raise GoBack from None
+            with self.benches.counting():
+                await self._converse()
+            status = "completed"
         except asyncio.CancelledError:
-            outcome.status = "interrupted"
+            status = "interrupted"
             raise
-        except Exception as error:
-            outcome.error = str(error)
+        except Exception as failed:
+            error = str(failed)
             raise
         finally:
-            if outcome.status != _BACK:
-                self._end(outcome)
+            if (outcome := self.outcome) is not None:
+                self._end(outcome, status, error)
+        assert outcome is not None  # the rounds have begun
         return outcome
 
-    def _outward(self, outcome: Outcome, name: str, carry: Carrier) -> Carrier:
-        return self._benches.outward(SERVER, self._recorded(outcome, SERVER, name, carry))
+    def begun(self, cohort: Cohort, round: int) -> None:
+        """Called in every session before its first round."""
+        ctx = self.server.ctx
+        if round > ctx.schedule.rounds:
+            raise ConfigError(
+                f"{round} rounds are done, and the configuration ends after {ctx.schedule.rounds}",
+                hint="resume it with more federation.epochs or federation.rounds",
+            )
+        if self.outcome is None:
+            self.start, self._saved = (round, self.start[1]), round
+            self.outcome = Outcome(ctx, self.server.hub.totals, events=self._events, messages=self._messages)
+            if self.files is not None and self.files.begun:  # only now: it may be refused
+                self.files.keep_config()
+        self._cohort = cohort
+        self.on_cohort(cohort)
 
-    def _participate(self, outcome: Outcome, name: str, end: MemoryConnection) -> Coroutine[Any, Any, None]:
-        """Sets up a party, and returns its side of the run."""
-        federation, server = self.config.federation, outcome.server
-        round, states = self.start
-        state, progress = State(states.get(name)), TrainingProgress()
-        ledger = Ledger(None) if self.files is None else self.files.ledger(name, round)
-        self._ending.callback(ledger.close)
-        spent = None if self.files is None else self.files.folder.party(name).ledger
-        plan, policy = server.schedule.privacy, self.config.parties[name].policy
-        privacy = outcome.privacy[name] = Privacy(name, federation, policy, plan, spent)
-        self._ending.callback(privacy.close)
-        outcome.left[name] = progress.traffic.sent
-        faults, ctx = self.config.parties[name].chaos, self._context(server, name)
-        line = PartyLine(
-            training(federation, self.instead.get(name)), ctx, privacy, progress,
-            session=ctx.session, round=round, state=state, ledger=ledger,
-            post=self._recorded(outcome, name, SERVER, end.post), outlet=end.outlet,
-            chaos=injected_faults(name, federation, faults, VirtualIncidents(), server.telemetry),
-            capture=self._capture(outcome, name), busy=partial(self._benches.outward, name),
+    def save_states(self, round: int) -> None:
+        """Keeps the server's state after a round, and requests the parties'."""
+        if self.save and self.outcome is not None:
+            self.outcome.saved[round] = {SERVER: self.server.ctx.state.capture()}
+            if self.files is None:
+                self.server.hub.request_save(Save(round, self._saved))
+                self._saved = round
+
+    def _serve(self, telemetry: Telemetry) -> VirtualServer:
+        config, federation, files = self.config.server, self.config.federation, self.files
+        if config is None:
+            raise ConfigError("no `server` section", hint="the server's labels are needed")
+        folder, out = (None, None) if files is None else (files.folder, files.folder.path)
+        recorded = None if folder is None else (folder.start, folder.start_record())
+        start = StartSecret(*(recorded or (None, None)), public=True)
+        parts = ServerParts(
+            federation, config, self.base, telemetry, virtual_device(config.device),
+            out=out, cache=None if files is None else files.tables(SERVER), timetable=self.timetable,
         )  # fmt: skip
-        outcome.clients[name] = line.ctx
-        line.link.on_save = partial(self._save, outcome, name, state)
-        return self._side(server, line, end)
+        run_cache = self.caches.setdefault(SERVER, RunCache(None if folder is None else folder.run_cache))
+        begun = files is not None and files.begun
+        with whose(SERVER):
+            labels = parts.labels()
+        table = parts.prepare(labels, start, run_cache, begun=begun, sample=self._sample(SERVER))
+        for doubt in table.doubts:
+            telemetry.event("warning", party=SERVER, reason=doubt)
+        if table.digest:
+            hold_labels(run_cache, table.digest)
+        number = _NUMBER if files is None else files.number
+        owner = Owner(SERVER, number, federation.lasting_hashes())
+        admission = Admission(federation, table.shape, number, RevocationList(None), secure=False)
+        side = self.instead.get(SERVER, SERVE[federation.protocol.name])
+        phases, table.ctx.thorough = table.ctx.phases, self.thorough
+        server = VirtualServer(
+            table.ctx, self._store(SERVER), owner, admission, out, start, table.rows,
+            asyncio.get_running_loop().time, lambda *of: self.benches.work(SERVER, side(*of)), simulation=self,
+        )  # fmt: skip
+        table.ctx.traffic, table.ctx.phases, table.ctx.clock = server.hub.totals.payload, phases, server.now
+        return server
 
-    async def _side(self, server: ServerContext, line: PartyLine, end: MemoryConnection) -> None:
-        transcript, deliver = line.begin(server.telemetry)
-        end.attach(deliver, line.link.lose, line.link)
+    def _party(self, name: str, telemetry: Telemetry) -> tuple[PartySessions, Features]:
+        federation, config, files = self.config.federation, self.config.parties[name], self.files
+        with whose(name):
+            kept, cache = (None, None) if files is None else (files.encoder(name), files.tables(name))
+            read = load_features(config.data, federation.party_index(name), self.base, cache, kept)
+        for doubt in doubts(read):
+            telemetry.event("warning", party=name, reason=str(doubt))
+        features, task = sampled(read, self._sample(name)), training(federation, self.instead.get(name))
+        if self.server.rows is None:
+            refuse_other_rows(name, len(features.values), len(self.server.ctx.labels))
+        home = None if files is None else files.home(name)
+
+        async def side(ctx: ClientContext, link: Link) -> None:
+            try:
+                await self.benches.work(name, task.side(ctx, link))
+            except TrainingDiverged:  # what others send until the server hears of it is not to blame
+                self._cohort[name].lose(self.server.ctx.watch.blame_sender(name))
+                raise
+
+        sessions = self.parties[name] = PartySessions(
+            name, federation, config, self.base,
+            out=home, device=virtual_device(config.device, federation.names.index(name)),
+            store=self._store(name), telemetry=telemetry, task=replace(task, side=side), timetable=self.timetable,
+            run_cache=self.caches.setdefault(name, RunCache(None if home is None else PartyFolder(home).run_cache)),
+            incidents=VirtualIncidents(), busy=partial(self.benches.outward, name),
+        )  # fmt: skip
+        if cache is not None:
+            cache.keep()
+        return sessions, features
+
+    async def _join(self, line: Line, told: Mapping[str, str]) -> Coroutine[Any, Any, None]:
+        """Joins a party. Returns its part in the run."""
+        federation, name = self.config.federation, line.party
+        sessions, features = self._party(name, self._part(_PARTIES))
+        rows, official = len(features.values), features.official_test
+        hello = Hello(name, federation.id, VERSION, config=told, rows=rows, official_test=official)
+        ledger = None if self.files is None else self.files.folder.party(name).ledger
+        membership = Membership(Codec({}), line.largest, sessions.telemetry, ledger, lambda *_what: line)
+        await membership.join(sessions.greeting(hello), str, None, "", 0.0)
+        with membership.telling(), whose(name):
+            (sessions.take if self.server.rows is not None else sessions.prepare)(features)
+
+        async def part() -> None:
+            try:
+                with whose(name):
+                    await sessions.run(membership, hello)
+            finally:
+                await membership.leave()
+
+        return part()
+
+    async def _converse(self) -> None:
+        """Runs the server concurrently with the parties: an error of a party ends it."""
+        federation, sides, tasks = self.config.federation, dict[str, asyncio.Task[None]](), list[asyncio.Task[None]]()
+        told, contract = {**federation.hashes(), **agreed_parts(federation)}, CONTRACTS[federation.protocol.name]
+        kinds, limits = all_kinds(federation, contract), all_limits(federation, contract)
+        largest = max((largest_bytes(kind, limits) for kind in kinds.values()), default=0)
         try:
-            await self._benches.work(line.ctx.name, line.side())
-            await transcript.conclude()
-        except TrainingDiverged:
-            raise server.watch.blame_sender(line.ctx.name) from None
-
-    def _end(self, outcome: Outcome) -> None:
-        ctx = outcome.server
-        if outcome.status != "completed":
-            outcome.seconds = ctx.clock()
-        outcome.best_saved = 0 if self._saving is None else self._saving.best
-        ctx.telemetry.event("end", status=outcome.status, round=ctx.round)
-
-    async def _align(self) -> None:
-        if self.aligned is not None:
-            self._rows = self.aligned
-        elif self.config.federation.align != "none":
-            telemetry = Telemetry(None, self._tell_aligned, clock=self._time)
-            self._rows = await find_rows(self.config, self.base, self.files, telemetry)
-
-    def _tell_aligned(self, event: Event) -> None:
-        if self.telemetry is not None and event["kind"] != "aligning":  # its progress takes no time here
-            self.telemetry.pass_on(event)
-
-    def _time(self) -> float:
-        return self._benches.clock() + self._ahead
-
-    async def _serve(self, outcome: Outcome, cohort: Cohort, sides: list[asyncio.Future[None]]) -> None:
-        """Runs the server side concurrently with the parties: an error of a party ends it."""
-        protocol = self.config.federation.protocol
-        side = self.instead.get(SERVER, SERVE[protocol.name])(outcome.server, cohort, protocol)
-        serving = asyncio.ensure_future(self._work(outcome, side))
-        tasks = [serving, *sides]
-        try:
+            for name in federation.names:
+                sides[name] = asyncio.create_task(await self._join(Line(self, name, largest), told))
+            serving = asyncio.create_task(self.server.run())
+            tasks = [serving, *sides.values()]
             while not serving.done():
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in [task for task in tasks if task.done()]:
                     task.result()
                     tasks.remove(task)
-            outcome.seconds = self._benches.clock()
-            await asyncio.gather(*sides)
-        except TrainingDiverged:
-            if self._saving is not None:  # while the others can still save
-                await self._saving.settle(self.config.federation.timeouts.answer)
+            if self.outcome is not None:
+                self.outcome.seconds = self.server.now()
+            await asyncio.gather(self.server.hub.part(None), *sides.values())
+        except PartyFailed as failed:
+            if failed.party in sides:  # the server was told of it first
+                await asyncio.wait({sides[failed.party]})
+                sides[failed.party].result()
             raise
         finally:  # the first error is the one that counts
-            for task in tasks:
+            for task in (left := {*tasks, *sides.values()}):
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            self._ending.close()
+            await asyncio.gather(*left, return_exceptions=True)
+            if (releases := self.server.ctx.releases) is not None:
+                releases.close()
 
-    async def _work(self, outcome: Outcome, side: Awaitable[None]) -> None:
-        with naming_user_code(SERVER, outcome.server.own_code):
-            await self._benches.work(SERVER, side)
+    def _end(self, outcome: Outcome, status: str, error: str) -> None:
+        ctx, outcome.status, outcome.error = outcome.server, status, error or None
+        if status != "completed":
+            outcome.seconds = ctx.clock()
+        outcome.best_saved = self.server.saving.best
+        for name, sessions in self.parties.items():
+            if sessions.line is not None and sessions.progress.privacy is not None:
+                outcome.clients[name], outcome.privacy[name] = sessions.line.ctx, sessions.progress.privacy
+            if sessions.capture is not None:
+                outcome.captures[name] = sessions.capture
+            outcome.left[name] = sessions.progress.traffic.sent
+            if isinstance(sessions.store, MemoryCheckpoints):
+                for round in outcome.saved.keys() & sessions.store.held.keys():
+                    outcome.saved[round][name] = sessions.store.held[round]
+        ctx.telemetry.event("end", status=status, round=ctx.round)
 
-    def _outcome(self) -> Outcome:
-        events = self._events
-        listeners = (events.append,) if self.telemetry is None else (events.append, self.telemetry.pass_on)
-        telemetry = Telemetry(None, *listeners, clock=self._time, log="simulation")
-        rows = self._rows.get(SERVER, self.sample)
-        server = server_context(
-            self.config, self.base, telemetry, rows, files=self.files, timetable=self.timetable, protected=True
-        )  # fmt: skip
-        if server.releases is not None:
-            self._ending.callback(server.releases.close)
-        server.thorough = self.thorough
-        server.clock = partial(self._benches.clock, asyncio.get_running_loop())
-        if (files := self.files) is not None:
-            store, folder = files.checkpoints(SERVER), files.folder.checkpoints
-            checkpoint, owner = self.config.federation.checkpoint, files.owner(SERVER)
-            self._saving = Saving(store, folder, owner, checkpoint, telemetry, server.clock)
+    def _time(self) -> float:
+        return self._before + self.benches.clock()
+
+    def _sample(self, member: str) -> Tensor | None:
+        return self.sample if self.aligned is None else self.aligned[member]
+
+    def _store(self, member: str) -> Checkpoints:
+        if self.files is not None:
+            return self.files.checkpoints(member)
         round, states = self.start
-        restore(server, self._saving, round, states.get(SERVER))
-        server.confirm()
-        server.look_at_classes()
-        outcome = Outcome(server, Totals(self.config.federation.names), events=events, messages=self._messages)
-        outcome.totals.restore(server.state.keep("traffic", dict[str, int]))
-        server.traffic = outcome.totals.payload
-        return outcome
+        return MemoryCheckpoints(_NUMBER, {round: states.get(member, _NOTHING)} if round else {})
 
-    def _capture(self, outcome: Outcome, name: str) -> Capture | None:
-        if (wanted := self.config.parties[name].capture) is None or self.files is None:
-            return None
-        found = Capture(self.files.home(name), wanted, self.config.federation, outcome.server.schedule)
-        self._ending.callback(found.close)
-        return outcome.captures.setdefault(name, found)
+    def _part(self, without: set[str]) -> Telemetry:
+        def listen(event: Event) -> None:
+            if event["kind"] not in without:
+                self._told.pass_on(event)
 
-    def _context(self, server: ServerContext, name: str) -> ClientContext:
-        ctx = client_context(
-            self.config, name, self.base, sample=self._rows.get(name, self.sample),
-            files=self.files, timetable=self.timetable, warn=partial(warn, server.telemetry, name),
-        )  # fmt: skip
-        refuse_other_rows(name, ctx.features.shape[0], len(server.labels))
-        return ctx
+        return Telemetry(None, listen, clock=self._time)
 
-    async def _between(self, outcome: Outcome, round: int) -> None:
-        await self._benches.rest()
-        if self.save:
-            outcome.saved[round] = {SERVER: outcome.server.state.capture()}
-            self._request_save(Save(round))
-        ctx, saving = outcome.server, self._saving
-        refuse_sustained(ctx, saving, round)
-        if saving is not None:
-            ctx.state.keep("clock", dict[str, float])["seconds"] = ctx.clock()
-            await save_if_due(ctx, saving, outcome.totals, round, self._request_save)
+    def around(self, sender: str, to: str, carry: Carry) -> Carry:
+        def carry_and_record(parcel: Any) -> None:
+            if isinstance(parcel, Message):
+                self._messages.append((sender, to, snapshot(parcel)))
+            carry(parcel)
 
-    def _request_save(self, save: Save) -> None:
-        for link in self._cohort.values():
-            link.request_save(save)
-
-    def _save(self, outcome: Outcome, name: str, state: State, save: Save) -> None:
-        snapshot = state.capture()
-        if self.save:
-            outcome.saved[save.round][name] = snapshot
-        if self.files is None or self._saving is None:
-            return
-        try:
-            self.files.save(name, save, snapshot)
-            self._saving.saved(name, save.round)
-        except (EnvironmentFault, CheckpointError) as failed:
-            self._saving.saved(name, save.round, declared(failed)[0])
-
-    def _recorded(self, outcome: Outcome, sender: str, to: str, carry: Carrier) -> Carrier:
-        def carry_and_record(item: Item) -> None:
-            if isinstance(item, Message):
-                outcome.messages.append((sender, to, snapshot(item)))
-            carry(item)
-
-        return carry_and_record if self.record else carry
+        recorded = carry_and_record if self.record else carry
+        return self.benches.outward(SERVER, recorded) if sender == SERVER else recorded
 
 
-def warn(telemetry: Telemetry, party: str, reason: str) -> None:
-    telemetry.event("warning", party=party, reason=reason)
+@dataclass
+class VirtualServer(ServerSessions):
+    """The server's sessions on the virtual clock."""
+
+    simulation: Simulation = field(kw_only=True)
+    _since: float = field(default=0.0, init=False)  # reading of the loop's clock when the run's was 0
+
+    def now(self) -> float:
+        """Seconds of the run, over all starts, without what was rolled back."""
+        return self.simulation.benches.clock() - self._since
+
+    def _restore(self, round: int, *, first: bool) -> None:
+        super()._restore(round, first=first)
+        loop = asyncio.get_running_loop()
+        self._since = loop.time() - self.ctx.state.keep("clock", dict[str, float]).get("seconds", 0.0)
+
+    def _ready(self, cohort: Cohort, round: int) -> None:
+        self.simulation.begun(cohort, round)
+
+    def _tell_begun(self, cohort: Cohort, round: int) -> None:
+        self.ctx.telemetry.event("begin", rounds=self.ctx.schedule.rounds, parties=list(cohort), round=round)
+
+    async def _between(self, round: int) -> None:
+        await self.simulation.benches.rest()  # a round's time limits start when the server is done
+        self.simulation.save_states(round)
+        if self.saving.keeps:
+            self.ctx.state.keep("clock", dict[str, float])["seconds"] = self.now()
+        await super()._between(round)
+        await self.saving.settle(_INSTANT, sound=False)  # disks take no time, though confirmations take their way
+
+
+@dataclass(frozen=True)
+class Line:
+    """A party's end of a transport in memory; `largest` has the bytes of the largest message."""
+
+    simulation: Simulation
+    party: str
+    largest: int
+
+    async def dial(self, *_how: object) -> MemoryConnection:
+        there = self.simulation
+        ours, theirs = inprocess.pair(self.party, self.largest, there.delay, there.around)
+        there.greetings.append(asyncio.create_task(there.server.hub.greet(ours, None)))
+        return theirs
+
+    async def close(self) -> None:
+        """Nothing to close."""
 
 
 class VirtualIncidents:
@@ -357,5 +397,17 @@ class VirtualIncidents:
         )
 
 
-class GoBack(Exception):
-    """All members go back to an earlier checkpoint."""
+def find_rows(config: Config, base: Path) -> Mapping[str, Tensor]:
+    """Rows of every member's source that all members have, int64 (common,), in their common order."""
+    simulation = Simulation(config, base, instead={SERVER: _stop})
+    with suppress(_Aligned):
+        simulation.run()
+    return {member: kept_rows(cache, member) for member, cache in simulation.caches.items()}
+
+
+class _Aligned(Exception):  # private: ends a run whose rows alone are wanted
+    pass
+
+
+async def _stop(_ctx: Any, _cohort: Any, _config: Any) -> None:
+    raise _Aligned

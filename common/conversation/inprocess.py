@@ -9,24 +9,27 @@ from __future__ import annotations
 import asyncio
 import math
 import selectors
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
 from colonnade.common.conversation.capacity import Bounded, Capacity, Unlimited, bound
 from colonnade.common.conversation.control import Item, Statement
-from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort, Link
+from colonnade.common.conversation.conversation import SERVER, Cohort, Link
 from colonnade.common.conversation.mailbox import Mailbox
+from colonnade.common.conversation.membership import Begin, Hello, Parcel
 from colonnade.common.conversation.outbox import Outbox
-from colonnade.common.errors import PartyAway
+from colonnade.common.conversation.traffic import WireBytes
+from colonnade.common.errors import ContractError, PartyAway
 from colonnade.common.messaging.message import Kinds, Message, largest_bytes, memory, snapshot
 from colonnade.common.run.own_loop import run_on_own_loop
 
 _T = TypeVar("_T")
 _AT_ONCE = 1e-6  # seconds
 
-# Delay of a party's message: (from, to, item) -> seconds.
+# Delay of an item: (from, to, item) -> seconds.
 Delay = Callable[[str, str, Item], float]
+Carry = Callable[[Any], None]
 
 
 class _NoWaitSelector(selectors.SelectSelector):
@@ -83,93 +86,94 @@ def connect(
     *,
     enough: Callable[[], bool] = lambda: False,
 ) -> tuple[Cohort, dict[str, Link]]:
-    """Connects a server and parties: returns the server's cohort, and every party's link to the server."""
-    cohort, ends = meet(parties, kinds, limits, delay, mailbox, enough=enough)
-    links = {party: Link(SERVER, kinds, limits, end.post, outlet=end.outlet) for party, end in ends.items()}
-    for party, link in links.items():
-        ends[party].attach(partial(_deliver, link), link.lose, link)
-    return cohort, links
-
-
-def meet(
-    parties: list[str],
-    kinds: Kinds,
-    limits: Mapping[str, int],
-    delay: Delay = lambda _from, _to, _item: 0.0,
-    mailbox: Mailbox | None = None,
-    *,
-    on_round: Callable[[int], None] = lambda _round: None,
-    between: Callable[[int], Awaitable[None]] | None = None,
-    compress: Callable[[str], Callable[[Message], Message]] = lambda _party: lambda message: message,
-    enough: Callable[[], bool] = lambda: False,
-    outward: Callable[[str, Carrier], Carrier] = lambda _party, carry: carry,
-) -> tuple[Cohort, dict[str, MemoryConnection]]:
-    """Connects a server and parties: returns the server's cohort, and every party's end of its connection.
-
-    Args:
-        outward: wraps what carries the server's items to a party.
-    """
+    """Connects links without membership: returns the server's cohort, and every party's link to the server."""
     mailbox = mailbox or Mailbox()
-    links: dict[str, Link] = {}
-    ends: dict[str, MemoryConnection] = {}
+    ours: dict[str, Link] = {}
+    theirs: dict[str, Link] = {}
     largest = max((largest_bytes(kind, limits) for kind in kinds.values()), default=0)
     for party in parties:
-        up, down = partial(delay, party, SERVER), partial(delay, SERVER, party)
-        ours, ends[party] = pair(party, largest, up, down)
-        link = Link(party, kinds, limits, outward(party, ours.post), mailbox, compress=compress(party))
-        ours.attach(partial(_deliver, link), link.lose, link)
-        links[party] = link
-    return Cohort(links, mailbox, on_round, between, enough), ends
+        at_server, at_party = pair(party, largest, delay)
+        ours[party] = Link(party, kinds, limits, at_server.post, mailbox)
+        theirs[party] = Link(SERVER, kinds, limits, at_party.post, outlet=at_party.outlet)
+        for end, link in ((at_server, ours[party]), (at_party, theirs[party])):
+            end.attach(partial(_deliver, link), link.lose, link)
+    return Cohort(ours, mailbox, enough=enough), theirs
 
 
 def pair(
-    party: str, largest: int, up: Callable[[Item], float], down: Callable[[Item], float]
+    party: str, largest: int, delay: Delay, around: Callable[[str, str, Carry], Carry] = lambda _from, _to, carry: carry
 ) -> tuple[MemoryConnection, MemoryConnection]:
     """A connection: the server's end, and the party's.
 
     Args:
         largest: bytes of the largest message.
-        up: seconds that an item of the party takes; `down` one of the server.
+        around: wraps what carries parcels: (from, to, carry).
     """
-    at_server, at_party = MemoryConnection(party, largest, down), MemoryConnection(SERVER, largest, up, patient=True)
+    at_server = MemoryConnection(party, largest, partial(delay, SERVER, party), around=partial(around, SERVER, party))
+    at_party = MemoryConnection(
+        SERVER, largest, partial(delay, party, SERVER), patient=True, around=partial(around, party, SERVER)
+    )
     at_server.other, at_party.other = at_party, at_server
     return at_server, at_party
 
 
 class MemoryConnection(Bounded):
-    """One end of a connection within an event loop: `post` and `attach` are those of common/wire/connection.py.
+    """One end of a stream within an event loop; its parcels are copied, and not encoded.
 
-    Items arrive in the order in which they were sent. Those for which the receiver has no room are queued here; over
+    Parcels arrive in the order in which they were sent. Those for which the receiver has no room are queued here; over
     gRPC they are queued at the sender. A patient sender waits while this is full; if too many are queued nevertheless,
     they were delayed when it saw room.
 
     Args:
         largest: bytes of the largest message.
-        delay: seconds that an item takes to the other end.
+        delay: seconds that an item takes to the other end; what is no item of a session takes none.
+        around: wraps what carries parcels.
 
     Attributes:
-        peer: the other end's name, for errors.
         other: the other end.
     """
 
     other: MemoryConnection
+    unsent = 0
 
-    def __init__(self, peer: str, largest: int, delay: Callable[[Item], float], *, patient: bool = False) -> None:
+    def __init__(
+        self,
+        peer: str,
+        largest: int,
+        delay: Callable[[Item], float],
+        *,
+        patient: bool = False,
+        around: Callable[[Carry], Carry] = lambda carry: carry,
+    ) -> None:
         super().__init__()
-        self.peer, self._largest, self._most, self._delay, self._patient = peer, largest, bound(largest), delay, patient
-        self._receive: Callable[[Item], None] = lambda _item: None
+        self.peer, self.address, self.session, self.done = peer, "", 0, asyncio.Event()
+        self._largest, self._most, self._delay, self._patient = largest, bound(largest), delay, patient
+        self._carry = around(self._send)
+        self._early: asyncio.Queue[Parcel] = asyncio.Queue()
+        self._receive: Callable[[Parcel], None] = self._early.put_nowait
         self._lost: Callable[[Exception], None] = lambda _loss: None
         self._inlet: Capacity = Unlimited()
         self._busy_until = 0.0
         self._under_way = 0  # bytes that are due at once
-        self._held: Outbox[Item] | None = None  # set from the first item that has to wait
+        self._held: Outbox[tuple[Parcel, int]] | None = None  # set from the first parcel that has to wait
         self._handing: asyncio.Task[None] | None = None
 
+    async def hello(self) -> Hello:
+        """The first parcel."""
+        found = await self._early.get()
+        assert isinstance(found, Hello)  # members say it first, in their own process
+        return found
+
     def attach(
-        self, receive: Callable[[Item], None], lost: Callable[[Exception], None], inlet: Capacity | None = None
+        self, receive: Callable[[Parcel], None], lost: Callable[[Exception], None], inlet: Capacity | None = None
     ) -> None:
-        """Sets the receiver of items, the callback for a peer that does not read, and the signal of free room."""
+        """Sets the receiver of parcels, the callback for a peer that is gone, and the signal of free room."""
         self._receive, self._lost, self._inlet = receive, lost, inlet or Unlimited()
+        while not self._early.empty():
+            receive(self._early.get_nowait())
+
+    def count_in(self, total: WireBytes) -> None:
+        """Nothing is encoded, so that there are no bytes to count."""
 
     @property
     def outlet(self) -> Capacity:
@@ -182,31 +186,60 @@ class MemoryConnection(Bounded):
         held = 0 if self._held is None else self._held.bytes
         return self._under_way + held > self._most
 
-    def post(self, item: Item) -> None:
-        """Sends an item; a message is copied before this returns."""
+    def post(self, parcel: Parcel) -> None:
+        """Sends a parcel; a message is copied before this returns."""
+        if not self.done.is_set():
+            self._carry(parcel)
+
+    async def close(self) -> None:
+        """Ends the stream; the other end learns it after all that was sent."""
+        if not self.done.is_set():
+            self.done.set()
+            self._schedule(self._part)
+
+    def _send(self, parcel: Parcel) -> None:
         loop = asyncio.get_running_loop()
-        if isinstance(item, Statement):  # they travel beside the rounds, and take no time
-            loop.call_soon(self._hand, item)
+        if isinstance(parcel, Statement):  # they travel beside the rounds, and take no time
+            loop.call_soon(self._hand, parcel, self.session)
             return
-        delay, now = self._delay(item), loop.time()
-        due = _size(item) if delay <= 0 and self._busy_until <= now + _AT_ONCE else 0
+        delay, now = self._delay(parcel) if isinstance(parcel, Item) else 0.0, loop.time()
+        due = _size(parcel) if delay <= 0 and self._busy_until <= now + _AT_ONCE else 0
         self._under_way += due
+        if not isinstance(parcel, Item) and self._busy_until <= now:  # nothing is under way
+            loop.call_soon(self._arrive, parcel, self.session, due)
+            return
+        self._schedule(self._arrive, _copied(parcel), self.session, due, delay=delay)
+
+    def _schedule(self, arrive: Callable[..., None], *what: object, delay: float = 0.0) -> None:
+        loop = asyncio.get_running_loop()
         # The next float after the last one: timers with equal times would fire in any order.
-        self._busy_until = max(math.nextafter(self._busy_until, math.inf), now + delay)
-        loop.call_at(self._busy_until, self._arrive, _copied(item), due)
+        self._busy_until = max(math.nextafter(self._busy_until, math.inf), loop.time() + delay)
+        loop.call_at(self._busy_until, arrive, *what)
 
-    def _hand(self, item: Item) -> None:
-        self.other._receive(item)
+    def _part(self) -> None:
+        self.other.done.set()
+        self.other._lost(PartyAway(self.other.peer, "the connection was closed"))
 
-    def _arrive(self, item: Item, due: int) -> None:
+    def _hand(self, parcel: Parcel, session: int) -> None:
+        other = self.other
+        if session not in (0, other.session):
+            return  # of a session that was stopped
+        if isinstance(parcel, Begin):
+            other.session = parcel.session
+        try:
+            other._receive(parcel)
+        except ContractError as broken:  # found by the receiver
+            other._lost(broken)
+
+    def _arrive(self, parcel: Parcel, session: int, due: int) -> None:
         self._under_way -= due
         self._left.set()
         if not self._held and not self.other._inlet.full:
-            self._hand(item)
+            self._hand(parcel, session)
             return
         if self._held is None:
             self._held = Outbox(self._largest)
-        self._held.put(item, item, _size(item))
+        self._held.put(parcel, (parcel, session), _size(parcel))
         if self._held.hopeless and not self._patient:
             size = self._held.bytes
             self._held.clear()
@@ -214,11 +247,11 @@ class MemoryConnection(Bounded):
         elif self._handing is None:
             self._handing = asyncio.get_running_loop().create_task(self._deliver(self._held))
 
-    async def _deliver(self, held: Outbox[Item]) -> None:
+    async def _deliver(self, held: Outbox[tuple[Parcel, int]]) -> None:
         while held:
             await self.other._inlet.room()
             while held and not self.other._inlet.full:
-                self._hand(held.take())
+                self._hand(*held.take())
             self._left.set()
         self._handing = None
 
@@ -227,9 +260,9 @@ def _deliver(link: Link, item: Item) -> None:
     link.deliver(item)
 
 
-def _size(item: Item) -> int:
-    return memory(item) if isinstance(item, Message) else 64
+def _size(parcel: Parcel) -> int:
+    return memory(parcel) if isinstance(parcel, Message) else 64
 
 
-def _copied(item: Item) -> Item:
-    return snapshot(item) if isinstance(item, Message) else item
+def _copied(parcel: Parcel) -> Parcel:
+    return snapshot(parcel) if isinstance(parcel, Message) else parcel

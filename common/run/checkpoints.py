@@ -112,7 +112,7 @@ class Checkpoints:
         Otherwise a member that does not save such a round again would later restore the old one.
         """
         try:
-            self.prune({kept for path in self._records() if (kept := _round_of(path)) <= round})
+            self.prune({kept for kept in self.rounds() if kept <= round})
         except OSError as failed:
             raise EnvironmentFault(
                 f"checkpoints after round {round} cannot be removed from {self._folder}: {failed.strerror}",
@@ -225,6 +225,36 @@ class Checkpoints:
 
     def _tensors(self, round: int) -> Path:
         return self._folder / f"round-{round:08}.safetensors"
+
+
+class MemoryCheckpoints(Checkpoints):
+    """Every checkpoint of one run, in memory: of a simulation without a folder.
+
+    Args:
+        run: the run's number.
+        held: states by round.
+    """
+
+    def __init__(self, run: str, held: Mapping[int, Snapshot]) -> None:
+        self._run, self.held = run, dict(held)
+
+    def save(self, round: int, snapshot: Snapshot, _owner: Owner) -> None:
+        self.held[round] = snapshot
+
+    def prune(self, keep: Collection[int]) -> None:
+        """Keeps all."""
+
+    def usable(self, _owner: Owner | None = None) -> list[int]:
+        return sorted(self.held, reverse=True)
+
+    def rounds(self) -> list[int]:
+        return self.usable()
+
+    def run(self) -> str:
+        return self._run if self.held else ""
+
+    def load(self, round: int, _owner: Owner) -> Snapshot:
+        return self.held[round]
 
 
 def model_round(record: Path) -> int:

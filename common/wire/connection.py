@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import grpc
 
-from colonnade.common.conversation.capacity import Capacity, Unlimited
 from colonnade.common.conversation.membership import Begin, Hello, Parcel
 from colonnade.common.conversation.outbox import Outbox
+from colonnade.common.conversation.stream import Everything, Inlet
 from colonnade.common.conversation.traffic import WireBytes
 from colonnade.common.errors import ContractError, FloodError, PartyAway
 from colonnade.common.escaped import escaped
@@ -71,20 +71,6 @@ class Duplex(Protocol):
         """Sends a frame; returns when the transport has room for the next."""
 
 
-class Inlet(Capacity, Protocol):
-    """Receiver of parcels: while it is full the connection stops reading, so that flow control reaches the sender."""
-
-    def expects(self, kind: str, round: int) -> bool:
-        """True if a message is wanted; if not, its tensors are not decoded."""
-
-
-class _Everything(Unlimited):
-    """Accepts everything."""
-
-    def expects(self, _kind: str, _round: int) -> bool:
-        return True
-
-
 class Connection:
     """A stream of parcels over gRPC. Nothing is read before `hello` or `attach` is called.
 
@@ -107,7 +93,7 @@ class Connection:
         self.stream, self._codec, self._largest = stream, codec, largest
         self._receive: Callable[[Parcel], None] = lambda _parcel: None
         self._lost: Callable[[Exception], None] = lambda _loss: None
-        self._inlet: Inlet = _Everything()
+        self._inlet: Inlet = Everything()
         self._loss: Exception | None = None
         self._over = asyncio.Event()  # nothing more can be sent or received
         self.outlet: Outbox[bytes] = Outbox(largest)
@@ -138,7 +124,7 @@ class Connection:
         self, receive: Callable[[Parcel], None], lost: Callable[[Exception], None], inlet: Inlet | None = None
     ) -> None:
         """Sets the receiver of parcels, the callback at the end of the stream, and the signal of free room."""
-        self._receive, self._lost, self._inlet = receive, lost, inlet or _Everything()
+        self._receive, self._lost, self._inlet = receive, lost, inlet or Everything()
         if self._loss is not None:
             lost(self._loss)
         elif self._reader is None:

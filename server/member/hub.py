@@ -19,6 +19,7 @@ from colonnade.common.conversation.control import Save, Statement
 from colonnade.common.conversation.conversation import Cohort, Link
 from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.conversation.session import ENDED, TAKING_PART, Stage
+from colonnade.common.conversation.stream import Stream
 from colonnade.common.data.draws import Draws, SecretDraws
 from colonnade.common.errors import (
     ColonnadeError,
@@ -35,7 +36,6 @@ from colonnade.common.errors import (
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.run.phases import CHECKPOINT, COMPUTING, EVALUATION, WAITING, Phases
-from colonnade.common.wire.connection import Connection
 from colonnade.server.member.admission import Admission, claimed
 from colonnade.server.member.party import Intake, Member, Versions, first_hello, screened
 from colonnade.server.member.saving import common_round
@@ -90,7 +90,7 @@ class Hub:
         self.session, self.round, self.aligned, self.backed_off = 0, 0, "", 0  # the last two are sent in Begin
         self.watch: GrowthWatch | None = None
 
-    async def greet(self, connection: Connection, pem: bytes | None) -> None:
+    async def greet(self, connection: Stream, pem: bytes | None) -> None:
         party = claimed(pem)
         try:
             await screened(self._admission, pem)
@@ -231,8 +231,8 @@ class Hub:
             if name != party or member.state not in ENDED:  # else the party reported the failure itself
                 member.say(said.Failure(party, *declared(error)))
 
-    async def part(self, patience: float) -> None:
-        """Says farewell and waits for the parties' farewells. No party can join any more."""
+    async def part(self, patience: float | None) -> None:
+        """Says farewell and waits for the parties' farewells, without a limit for None. No party can join any more."""
         self._over = True
         self._mailbox.abandon()
         for member in list(self.members.values()):
@@ -250,7 +250,7 @@ class Hub:
         unsent = {("unsent", party): member.connection.unsent for party, member in list(self.members.items())}
         return {**unsent, **{("unread", party): self._mailbox.unread(party) for party in self._federation.names}}
 
-    def _let_in(self, connection: Connection, pem: bytes | None, hello: said.Hello) -> None:
+    def _let_in(self, connection: Stream, pem: bytes | None, hello: said.Hello) -> None:
         party = hello.party
         if self._over:
             raise RefusedError(f"{party!r}: the run is over", hint="begin a new run")
@@ -382,7 +382,7 @@ class Hub:
         self._forget(party, member, cut_off)
         return cut_off
 
-    def _refuse(self, connection: Connection, reason: str) -> None:
+    def _refuse(self, connection: Stream, reason: str) -> None:
         connection.post(said.Refusal(reason))
         closing = asyncio.ensure_future(connection.close())
         self._closing.add(closing)

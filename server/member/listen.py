@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import grpc
 
+from colonnade.common.conversation.stream import Stream
 from colonnade.common.escaped import escaped
 from colonnade.common.observability.ports import cannot_listen, refuse_taken
 from colonnade.common.run.descriptors import connections
@@ -33,7 +34,7 @@ _UNREAD = 128 << 20
 _EACH = 4  # connections that a party may need at a time: a dead one, the next, and certificate probes
 
 # Given a new connection and its certificate (PEM, or None without TLS), accepts or refuses it.
-Greet = Callable[[Connection, bytes | None], Coroutine[Any, Any, None]]
+Greet = Callable[[Stream, bytes | None], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from colonnade.common.conversation.control import Close, Item, Statement
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.conversation.membership import Begin, Hello, Parcel
 from colonnade.common.conversation.session import ENDED, PRESENT, SessionState, Stage, View
+from colonnade.common.conversation.stream import Stream
 from colonnade.common.errors import ColonnadeError, FloodError, RefusedError
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.version import VERSION
-from colonnade.common.wire.connection import Connection
 from colonnade.server.member.admission import Admission
 
 _HELLO_PATIENCE = 10.0  # seconds that a new connection has for its Hello
@@ -32,7 +32,7 @@ class Member:
         parted: set while the party's part has ended: it has said farewell, has failed, or is gone.
     """
 
-    connection: Connection
+    connection: Stream
     pem: bytes | None
     hello: Hello
     session: SessionState = field(default_factory=lambda: SessionState(View.SERVER, Stage.GREETED))
@@ -148,7 +148,7 @@ class Versions:
             self.others[party] = version
 
 
-async def first_hello(connection: Connection) -> Hello:
+async def first_hello(connection: Stream) -> Hello:
     """The first message of a new connection. Raises RefusedError if it is not a Hello, or none came in time."""
     try:
         return await asyncio.wait_for(connection.hello(), _HELLO_PATIENCE)

@@ -24,6 +24,8 @@ from colonnade.common.run.state import Snapshot
 COMMITTED = "committed.json"
 """File name of the record of commits, in the checkpoints' folder."""
 
+_NONE = 0, 0, 0, 0
+
 
 @dataclass
 class _Pending:
@@ -46,6 +48,7 @@ class Saving:
     previous one is kept until then.
 
     Args:
+        folder: of the record of commits; None if no checkpoint is ever due.
         clock: seconds from an arbitrary origin.
         grown: returns the lengths of append-only records by name; each commit stores them.
 
@@ -60,7 +63,7 @@ class Saving:
     def __init__(
         self,
         store: Checkpoints,
-        folder: Path,
+        folder: Path | None,
         owner: Owner,
         config: CheckpointConfig,
         telemetry: Telemetry,
@@ -69,18 +72,19 @@ class Saving:
         grown: Callable[[], dict[str, int]] = dict,
     ) -> None:
         self._grown = grown
-        self._store, self._record, self._owner = store, folder / COMMITTED, owner
+        self.keeps = folder is not None
+        self._store, self._record, self._owner = store, (folder or Path()) / COMMITTED, owner
         self._config, self._telemetry, self._clock = config, telemetry, clock
         self._pending: _Pending | None = None
         self._unrecorded: EnvironmentFault | None = None
         self._last_time = clock()
-        self.committed, self.best, self.sound, self.backed_off = read_committed(self._record)
+        self.committed, self.best, self.sound, self.backed_off = read_committed(self._record) if self.keeps else _NONE
 
     def due(self, round: int, last: int, best: int = 0) -> bool:
         """True if a checkpoint is due after this round: periodic, the last, or the best."""
-        if round in (last, best):
+        if self.keeps and round in (last, best):
             return True
-        if self._pending is not None:
+        if self._pending is not None or not self.keeps:
             return False
         by_rounds = bool(self._config.rounds) and round % self._config.rounds == 0
         by_time = bool(self._config.seconds) and self._clock() - self._last_time >= self._config.seconds
@@ -127,9 +131,9 @@ class Saving:
         # A lost record says 0. A checkpoint taken without a sound one before it is itself sound (`worth_saving`).
         self.sound = min(self.sound, round) or round
 
-    async def settle(self, limit: float) -> None:
-        """Waits at most `limit` seconds for a pending sound checkpoint to be committed or given up."""
-        if self._pending is not None and self._pending.sound:
+    async def settle(self, limit: float, *, sound: bool = True) -> None:
+        """Waits at most `limit` seconds for a pending checkpoint, if it is sound, to be committed or given up."""
+        if self._pending is not None and self._pending.sound >= sound:
             await asyncio.wait({self._pending.done}, timeout=limit)
 
     async def go_back(self, backed_off: int, limit: float) -> int:
@@ -265,7 +269,7 @@ def read_committed(record: Path) -> tuple[int, int, int, int]:
         best, sound, backed_off = content.get("best", 0), content.get("sound", round), content.get("backed_off", 0)
         return round, whole(best), whole(sound), whole(backed_off)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return 0, 0, 0, 0  # the members' checkpoints decide
+        return _NONE  # the members' checkpoints decide
 
 
 def run_number(folder: RunFolder, store: Checkpoints) -> str:

@@ -19,7 +19,7 @@ class SessionNumbers:
     """Source of session numbers. Parties refuse a session whose number is not larger than the previous one.
 
     Numbers are seconds since 1970 (`clock`), so they increase even if the file is lost or the folder is an older copy.
-    The file protects against a clock that goes back; without a folder there is none.
+    The file protects against a clock that goes back. Without a folder, in a simulation, they count from 1.
     """
 
     folder: Path | None = None
@@ -27,9 +27,9 @@ class SessionNumbers:
 
     def after(self, last: int) -> int:
         """A number larger than `last` and all earlier ones; it is on disk when this returns."""
-        number = max(last + 1, int(self.clock()))
         if self.folder is None:
-            return number
+            return last + 1
+        number = max(last + 1, int(self.clock()))
         path = RunFolder(self.folder).session
         number = max(number, kept(path) + 1)
         write_kept(path, str(number).encode())

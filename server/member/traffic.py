@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from colonnade.common.conversation.conversation import Link
+from colonnade.common.conversation.stream import Stream
 from colonnade.common.conversation.traffic import Traffic, WireBytes
-from colonnade.common.wire.connection import Connection
 
 _WAYS, _UNITS = ("up", "down"), ("payload", "wire")
 
@@ -24,7 +24,7 @@ class Totals:
         self._traffic = {party: Traffic() for party in parties}
         self.late: Counter[str] = Counter()
 
-    def connect(self, party: str, connection: Connection) -> None:
+    def connect(self, party: str, connection: Stream) -> None:
         connection.count_in(self._wires[party])
 
     def link(self, party: str, link: Link) -> None:

@@ -6,22 +6,10 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import cast
 
-from torch import Tensor
-
-from colonnade.common.aggregation.summed_sets import NAME as SUMS
-from colonnade.common.aggregation.summed_sets import times_written
-from colonnade.common.alignment.keys import RowKeys
-from colonnade.common.alignment.psi_member import NAME as SEED
-from colonnade.common.alignment.psi_member import Seed
-from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.config.chaos import UNUSED_RATE
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.data.columns.kept_encoder import EncoderFile
-from colonnade.common.data.draws import own_draws
-from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.observability.endpoints import Endpoints
 from colonnade.common.observability.ports import refuse_taken
@@ -33,18 +21,18 @@ from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.run.start_secret import StartSecret
 from colonnade.common.tracking.listener import Tracking
 from colonnade.common.tracking.tracker import Status
-from colonnade.server.alignment.rows import ServerRows, server_keeping
-from colonnade.server.member.admission import Admission, DataShape
+from colonnade.server.alignment.rows import ServerRows
+from colonnade.server.member.admission import Admission
 from colonnade.server.member.context import ServerParts
 from colonnade.server.member.metrics import ServerMetrics
-from colonnade.server.member.saving import COMMITTED, refuse_older, run_number
+from colonnade.server.member.saving import run_number
 from colonnade.server.member.scores import write_scores
 from colonnade.server.member.service import ServerMember, training
 from colonnade.server.member.sessions import ServerSessions
 from colonnade.server.member.summary import summarise, write_whole
 from colonnade.server.member.timeline import timeline
 from colonnade.server.member.tracking import server_model, server_tracking
-from colonnade.server.privacy.label_digest import digest_of, hold_labels, refuse_other_labels
+from colonnade.server.privacy.label_digest import hold_labels
 from colonnade.server.training.context import ServerContext
 
 
@@ -80,56 +68,19 @@ class ServerRun(ServerMember):
         parts = ServerParts(
             self.federation, self.config, self.base, telemetry, device, out=self.out, cache=self._tables
         )  # fmt: skip
-        labels = parts.labels()
-        aligned, run_cache = self.federation.align != "none", RunCache(self._folder.run_cache)
-        if begun and not aligned:
-            refuse_other_labels(run_cache, labels)
-        keys = RowKeys.of(labels.ids, self.federation.keys, SERVER, self.out) if aligned else None
-        ctx = parts.context(labels)
-        self._refuse_older("sums", times_written(run_cache), self._folder.run_cache / f"{SUMS}.record")
         start = StartSecret(self._folder.start, self._folder.start_record(), public=self.federation.public_start)
-        ctx.draws = own_draws(self.federation, SERVER, start.value)
-        ctx.identity, ctx.run_cache = self.identity, run_cache
-        data_shape, rows = DataShape(len(labels.values), labels.official_test), None
-        if keys is None:
-            self._equip(parts, ctx, labels, begun=begun)
-        else:
-            record = AlignmentRecord(run_cache, keys, SERVER)
-            again = partial(self._reduce, parts, ctx, labels, begun=bool(record.number))
-            kinds = self.task.contract.kinds
-            seed = Seed(self._folder.run_cache / SEED)
-            keeping = server_keeping(self.federation, self.config, self.base, self.out, telemetry, secure=self.secure)
-            rows = ServerRows(self.federation, record, telemetry, kinds, again, seed, keeping)
-        doubtful = [*filter(None, [labels.without]), *map(str, labels.doubts)]
-        held = None if begun or aligned else digest_of(labels)
-        del labels  # the context alone has the protected values
+        run_cache = RunCache(self._folder.run_cache)
+        table = parts.prepare(parts.labels(), start, run_cache, self.identity, begun=begun, secure=self.secure)
         with closing(telemetry), self.watch_handshakes(telemetry):
-            session = self._sessions(ctx, self.admission(data_shape, number), rows, number, start)
+            session = self._sessions(table.ctx, self.admission(table.shape, number), table.rows, number, start)
             watch.show(ServerMetrics(session))
             async with self.listen(session.hub, telemetry, watch):
                 self._tables.keep()
-                for reason in doubtful:
-                    ctx.warn(reason)
-                if held is not None:
-                    hold_labels(run_cache, held)
+                for reason in table.doubts:
+                    table.ctx.warn(reason)
+                if table.digest:
+                    hold_labels(run_cache, table.digest)
                 await self.converse(session.hub, self._work(session), partial(self._end, session, tracking))
-
-    def _reduce(
-        self, parts: ServerParts, ctx: ServerContext, labels: LabelColumn, rows: Tensor, *, begun: bool
-    ) -> None:
-        """Reduces the context to the common rows, int64 (common,)."""
-        parts.reduce(ctx, labels, rows)
-        self._equip(parts, ctx, labels, rows, begun=begun)
-        self._tables.keep()
-
-    def _equip(
-        self, parts: ServerParts, ctx: ServerContext, labels: LabelColumn, rows: Tensor | None = None, *, begun: bool
-    ) -> None:
-        """Sets up the context for its rows, which are at the positions `rows` of aligned tables."""
-        kept = EncoderFile(self.out, begun=begun and bool(Checkpoints(self._folder.checkpoints).usable()))
-        parts.add_columns(ctx, labels, rows, kept)
-        parts.protect(ctx, begun=begun)
-        self._refuse_older("labels", ctx.labels_released, self._folder.noisy_labels)
 
     def _sessions(
         self, ctx: ServerContext, admission: Admission, rows: ServerRows | None, number: str, start: StartSecret
@@ -140,9 +91,6 @@ class ServerRun(ServerMember):
             ctx.warn(UNUSED_RATE)
         owner = Owner(SERVER, number, self.federation.lasting_hashes())
         return ServerSessions(ctx, store, owner, admission, self.out, start, rows)
-
-    def _refuse_older(self, name: str, count: int, path: Path) -> None:
-        refuse_older(self._folder.checkpoints / COMMITTED, name, count, path)
 
     @staticmethod
     def _warn(telemetry: Telemetry, reason: str) -> None:

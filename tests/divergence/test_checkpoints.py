@@ -22,6 +22,7 @@ from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.common.run.json_lines import read_lines
 from colonnade.common.run.state import Snapshot, State
 from colonnade.server.member.saving import Saving
+from colonnade.simulation.federation import Simulation
 from colonnade.simulation.files import RunFiles
 from tests.support.bursting import bursting
 from tests.support.federation import tree
@@ -125,7 +126,16 @@ def test_a_resumed_run_drops_all_checkpoints_of_later_rounds(tmp_path: Path) -> 
     *earlier, last = held(run)
     assert held(run, "party2") == [*earlier, last]
     Checkpoints(run / "checkpoints").prune(earlier)  # as after a divergence
-    assert RunFiles(run, load(file), tmp_path).begin() == earlier[-1]
+
+    async def stop(*_: object) -> None:
+        await asyncio.sleep(1)
+        raise InterruptedError
+
+    config = load(file)
+    again = Simulation(config, tmp_path, files=RunFiles(run, config, tmp_path), instead={"server": stop})
+    with pytest.raises(InterruptedError):
+        again.run()
+    assert again.start[0] == earlier[-1]
     assert held(run, "party2") == held(run) == earlier
 
 

@@ -5,27 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partialmethod
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from colonnade.client.training.context import ClientContext
 from colonnade.common.aggregation.confirmed_sets import SetError
 from colonnade.common.aggregation.masks import Blinder
 from colonnade.common.aggregation.messages import RECOVERY, Masked, Members, SetProof, SetProofs
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.control import Open
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.crypto.sealing import Agreement, SealError, Session
+from colonnade.common.crypto.sealing import Agreement, SealError
 from colonnade.common.errors import ContractError, InputError, PartyAway, PartyLost
 from colonnade.common.messaging.outgoing import MaskedTensor, Released
 from colonnade.common.privacy.sum_noise import ring
 from colonnade.common.run.run_cache import RunCache
-from colonnade.server.training.context import ServerContext
-from colonnade.simulation import federation as simulated
-from colonnade.simulation.contexts import client_context, server_context
+from colonnade.simulation.federation import Simulation
 from tests.support.altered_lines import change_each, replace_each
 from tests.support.federation import Outcome, config, federate, parameters
 
@@ -270,20 +268,9 @@ def test_a_party_that_does_not_confirm_in_time_loses_the_round_and_rests() -> No
 
 @pytest.fixture
 def disks(monkeypatch: pytest.MonkeyPatch) -> dict[str, RunCache]:
-    """Folders that members keep over the runs of this test; all are starts of the same run."""
+    """What members keep over the simulations of this test; all are starts of the same run."""
     kept: dict[str, RunCache] = {}
-
-    def lasting(make: Callable[..., Any]) -> Callable[..., Any]:
-        def made(*args: Any, **more: Any) -> ServerContext | ClientContext:
-            ctx = make(*args, **more)
-            ctx.run_cache = kept.setdefault(getattr(ctx, "name", SERVER), RunCache())
-            ctx.session = Session("test", "run1", 1)
-            return ctx
-
-        return made
-
-    monkeypatch.setattr(simulated, "server_context", lasting(server_context))
-    monkeypatch.setattr(simulated, "client_context", lasting(client_context))
+    monkeypatch.setattr(Simulation, "__init__", partialmethod(Simulation.__init__, caches=kept))
     return kept
 
 

@@ -118,6 +118,7 @@ def test_a_sets_own_test_rows_take_no_part(tmp_path: Path, monkeypatch: pytest.M
         return LabelColumn(target, tuple(map(str, range(10))), official_test=297)
 
     monkeypatch.setattr(sources, "_classes", read)
+    monkeypatch.setattr(sources.Bundled, "official_test", 297, raising=False)
     tasks = []
     plain = workers.perform
     monkeypatch.setattr(workers, "perform", lambda task, listen: (tasks.append(task), plain(task, listen))[1])

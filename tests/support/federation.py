@@ -60,15 +60,14 @@ def config(protocol: Mapping[str, Any], *sets: str) -> Config:
     return parse(tree(protocol), sets)
 
 
-def federate(cfg: Config, delay: Delay | None = None, clients: list[str] | None = None, **more: Any) -> Outcome:
+def federate(cfg: Config, delay: Delay = lambda _from, _to, _item: 0.0, **more: Any) -> Outcome:
     """Runs both sides of the config's protocol to their end.
 
     Args:
         delay: seconds that items take, for stragglers.
-        clients: the parties that run; all of the roster by default.
         more: as `Simulation` takes it.
     """
-    return Simulation(cfg, delay=delay, only=clients, record=True, **more).run()
+    return Simulation(cfg, delay=delay, record=True, **more).run()
 
 
 def first(ctx: ClientContext) -> ClientContext:

@@ -130,7 +130,9 @@ def read_actively(run: AttackedRun, party: str) -> Chosen:
         exchange, first = TreeSums(ctx, clients, cfg, Forest(len(clients), len(ctx.labels))), 0
         each = exchange.size.largest_sum.bit_length()
         rounds = min(ctx.schedule.rounds, -(-len(train) // (each * vectors_in(ctx.federation, cfg))))
-        async for t in clients.rounds(rounds, after=ctx.round):
+        async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
+            if t > rounds:
+                continue  # parties refuse an end before the agreed one
             if t == 1:
                 await exchange.open(t)
             for level in range(levels(cfg)):

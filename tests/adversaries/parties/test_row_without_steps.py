@@ -14,9 +14,11 @@ import yaml
 
 from colonnade.cli.data.check import check
 from colonnade.client.privacy.stage import Privacy
+from colonnade.client.protocols import PARTICIPATE
 from colonnade.client.training.context import ClientContext
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.contracts.schedule import Schedule
+from colonnade.common.conversation.conversation import Link
 from colonnade.common.errors import ConfigError
 from colonnade.common.observability.metric import privacy as metrics
 from colonnade.common.protocols.split import Embedding
@@ -26,8 +28,6 @@ from colonnade.reports.guarantee import describe_privacy
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.privacy import headline
 from colonnade.server.member.summary import protection
-from colonnade.server.training.context import ServerContext
-from colonnade.simulation.federation import Simulation
 from colonnade.simulation.folder import simulate_captured
 from colonnade.simulation.outcome import Outcome
 from tests.support.federation import config, federate, tree
@@ -50,9 +50,13 @@ def test_a_row_moves_the_embeddings_of_other_rows() -> None:
     """The premise: with the same noise, other features in one row change the embeddings of other rows."""
     cfg = config(AFE, "federation.epochs=3", ROWS % ", seeded: true", "federation.privacy.noise_multiplier=0.05")
     changed = int(Schedule(cfg.federation, 1797, 0).batch(1)[0])
-    with_other = _Other(cfg, record=True)
-    with_other.row = changed
-    plain, other = _others(federate(cfg), changed), _others(with_other.run(), changed)
+
+    async def side(ctx: ClientContext, server: Link, protocol: Any) -> None:
+        ctx.features.values = ctx.features.values.clone()
+        ctx.features.values[changed] += 3.0
+        await PARTICIPATE["vfl_afe"](ctx, server, protocol)
+
+    plain, other = (_others(federate(cfg, instead=instead), changed) for instead in ({}, {"party1": side}))
     assert torch.equal(plain[1], other[1])  # before the first step
     assert float((plain[max(plain)] - other[max(other)]).abs().amax()) > 1e-4
 
@@ -103,19 +107,6 @@ def test_a_policy_about_rows_requires_steps_unless_the_party_waives_it() -> None
     Privacy("party1", bare, waived, plan, None)
     with pytest.raises(ConfigError, match=r"max_row_epsilon = 0.1: the federation has \d+ releases"):
         Privacy("party1", bare, waived.model_copy(update={"max_row_epsilon": 0.1}), plan, None)
-
-
-class _Other(Simulation):
-    """The same, with other features in one row of party 1."""
-
-    row = -1
-
-    def _context(self, server: ServerContext, name: str, *rest: Any) -> ClientContext:
-        ctx = super()._context(server, name, *rest)
-        if name == "party1":
-            ctx.features.values = ctx.features.values.clone()
-            ctx.features.values[self.row] += 3.0
-        return ctx
 
 
 def _others(outcome: Outcome, row: int) -> dict[int, torch.Tensor]:

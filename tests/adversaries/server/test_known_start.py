@@ -94,7 +94,8 @@ def starts(cfg: Config, secrets: dict[str, bytes]) -> Starts:
     def own(federation: FederationConfig, member: str, secret: bytes | None = None) -> Draws:
         return own_draws(federation, member, secrets.get(member, secret))
 
-    with watched() as watch, patch("colonnade.simulation.contexts.own_draws", own):
+    rooms = ("colonnade.server.member.context", "colonnade.client.member.sessions")
+    with watched() as watch, patch(f"{rooms[0]}.own_draws", own), patch(f"{rooms[1]}.own_draws", own):
         outcome = federate(cfg)
     states = {SERVER: outcome.server.state, **{name: ctx.state for name, ctx in outcome.clients.items()}}
     return {member: watch.of(state) for member, state in states.items()}

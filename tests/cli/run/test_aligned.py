@@ -131,7 +131,7 @@ def test_a_simulated_empty_intersection_is_an_error_and_no_hang(tmp_path: Path) 
     table = (tmp_path / "party1.csv").read_text()
     (tmp_path / "party1.csv").write_text(table.replace("Person", "RowIndex"))
     with pytest.raises(DataError, match="no key is common to all members"):
-        simulated(tmp_path)
+        simulated(tmp_path, batch=8)
 
 
 def test_check_finds_wrong_keys_before_anything_starts(tmp_path: Path) -> None:
