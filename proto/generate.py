@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
 import sys
 import textwrap
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
-
-from grpc_tools import protoc
 
 from colonnade.common.alignment.messages import ALIGNMENT
 from colonnade.common.contracts.contract import Contract
@@ -43,13 +41,21 @@ def generate(into: Path, protos: Path = PROTO) -> None:
     for name, text in described().items():
         (protos / name).write_text(text, encoding="utf-8")
     into.mkdir(parents=True, exist_ok=True)
-    builtin = files("grpc_tools") / "_proto"
-    out = [f"--python_out={into}", f"--pyi_out={into}"]
-    if protoc.main(["protoc", f"-I{PROTO}", f"-I{builtin}", *out, *(f"{name}.proto" for name in BY_HAND)]) != 0:
-        raise SystemExit("protoc failed")
+    protoc(f"--python_out={into}", f"--pyi_out={into}", *(f"{name}.proto" for name in BY_HAND))
     for module in [*into.glob("*_pb2.py"), *into.glob("*_pb2.pyi")]:
         _tidy(module)
     (into / "__init__.py").write_text("", encoding="utf-8")
+
+
+def protoc(*arguments: str) -> None:
+    """Runs the compiler in a process of its own: beside OR-Tools, which brings a protobuf too, it would end this one.
+
+    Raises:
+        SystemExit: it has failed.
+    """
+    command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTO}", *arguments]
+    if subprocess.run(command, check=False).returncode:  # noqa: S603  # its own arguments
+        raise SystemExit("protoc failed")
 
 
 def described() -> dict[str, str]:

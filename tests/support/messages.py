@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import Message as ProtoMessage
-from grpc_tools import protoc
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -45,7 +44,7 @@ def _pool() -> descriptor_pool.DescriptorPool:
     pool, others = descriptor_pool.Default(), list(generator()["described"]())
     with TemporaryDirectory() as folder:
         out = Path(folder) / "set"
-        assert protoc.main(["protoc", f"-I{PROTO}", f"--descriptor_set_out={out}", *others]) == 0
+        generator()["protoc"](f"--descriptor_set_out={out}", *others)
         for file in descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file:
             pool.AddSerializedFile(file.SerializeToString())
     return pool
