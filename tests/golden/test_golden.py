@@ -95,7 +95,7 @@ WEIGHTS = "checkpoints/round-00000004.safetensors"
 FORMS = {
     "a message's kind": (text(CAPTURE, "Gradient", "Gradiant"), "in Gradiant"),
     "a tensor's shape": (text(CAPTURE, "\x12\x02\x32\x04", "\x12\x02\x32\x05"), "[50, 5]"),
-    "the order of messages": (swapped(LEDGER, 1, 2), "party2"),
+    "the order of messages": (swapped(LEDGER, 4, 5), "party2"),
     "a kind in the ledger": (text(LEDGER, '"Evaluation"', '"Evaluated"'), "Evaluated to server"),
     "a shape in the ledger": (text(LEDGER, "50, 4]", "50, 5]"), "[float32, 50, 5]"),
     "a length in the ledger": (text(LEDGER, '"bytes": 800', '"bytes": 801'), "801 bytes"),
