@@ -52,6 +52,7 @@ def simulate_captured(
     Args:
         sample: rows of the sources to use; None for all.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     files = RunFiles(folder, config, base, whole=sample is None)
     outcome = Simulation(config, base, files=files, sample=sample, instead=instead or {}).run()
     write_whole(RunFolder(folder).summary, summarise(outcome))
