@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -95,6 +95,7 @@ class Benches:
             config.parties if config.server is None else {SERVER: config.server, **config.parties}
         )
         rates = {name: operations_per_second(section.chaos.computing) for name, section in sections.items()}
+        self._loop: asyncio.AbstractEventLoop  # once the run has begun
         self._of = {name: Bench(rate) for name, rate in rates.items() if math.isfinite(rate)}
 
     async def work(self, name: str, side: Awaitable[None]) -> None:
@@ -107,10 +108,11 @@ class Benches:
     def outward(self, name: str, carry: Carrier) -> Carrier:
         return self._of[name].outward(carry) if name in self._of else carry
 
-    def clock(self, loop: asyncio.AbstractEventLoop | None = None) -> float:
-        """The time when the server has done what it began. `loop` is the one that runs, or that has ended."""
-        loop = loop or asyncio.get_running_loop()
-        return self._of[SERVER].free(loop) if SERVER in self._of else loop.time()
+    def clock(self) -> float:
+        """The time when the server has done what it began, of the loop that runs, or that ran last."""
+        with suppress(RuntimeError):
+            self._loop = asyncio.get_running_loop()
+        return self._of[SERVER].free(self._loop) if SERVER in self._of else self._loop.time()
 
     async def rest(self) -> None:
         """Waits until the server has done what it began, so that a round's time limits start then."""
