@@ -20,12 +20,13 @@ from colonnade.common.run.loop_thread import LoopThread
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.dashboard.address import read_address
-from colonnade.reports.dashboard.script import LIVE
-from colonnade.reports.html.frame import SCRIPT, frame, policy
+from colonnade.reports.html.frame import SCRIPT, frame
 from colonnade.reports.html.markup import tag
+from colonnade.reports.html.page import policy, script
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.page import html, write_page
 
+LIVE = script("live.js")
 PERIOD = 2.0  # seconds between two pages, and between a browser's requests
 _SHARE = 0.1  # share of the time for making pages
 

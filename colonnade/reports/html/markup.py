@@ -10,7 +10,12 @@ _VOID = ("input", "link", "meta")
 
 
 class Html(str):
+    """Text that is HTML already; templates take it as it is."""
+
     __slots__ = ()
+
+    def __html__(self) -> str:
+        return self
 
 
 def text(value: object) -> Html:

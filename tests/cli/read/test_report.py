@@ -100,7 +100,7 @@ def test_a_reader_by_ear_finds_the_way(tmp_path: Path, monkeypatch, capfd) -> No
     assert sum(name == "desc" for name, _ in made.tags) == spoken == 2 * 3 + 3
     assert ("main", {}) in made.tags and any(attrs.get("lang") == "en" for name, attrs in made.tags if name == "html")
     names = [name for name, _ in made.tags]
-    assert names.count("caption") == sum(attrs.get("class") == "scroll" for _, attrs in made.tags) > 0
+    assert names.count("caption") == sum(attrs.get("class") == "data" for _, attrs in made.tags) > 0
 
 
 def test_a_servers_own_folder(tmp_path: Path, monkeypatch, capfd) -> None:

@@ -1,11 +1,4 @@
-"""Script by which a browser updates only the changed parts of the page.
-
-The reader's open sections, choices, scroll position and focus stay.
-"""
-
-from __future__ import annotations
-
-LIVE = """
+// Updates only the changed parts of the page; the reader's open sections, choices, scroll position and focus stay.
 const main = document.querySelector("main");
 const sent = new Map();
 const named = (e) => e.localName + (e.getAttribute("aria-label") || e.value || e.textContent.slice(0, 99));
@@ -97,4 +90,3 @@ else {
   tell();
   setTimeout(ask, 1000 * main.dataset.again);
 }
-"""

@@ -1,0 +1,402 @@
+"""Charts of the pages as inline SVG: lines, rows of bars or dots, heat maps.
+
+Drawn here and not by Matplotlib, which takes a tenth of a second and 30 kB a chart: a page has up to twenty of them,
+and a live one is made every two seconds. Colours are classes of the style sheet, so that dark pages need no second
+picture. Every chart has a text alternative, and labels stand at the lines instead of in a legend.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from colonnade.reports.html.markup import Html, joined, tag, written
+
+Say = Callable[[float], str]
+Point = tuple[float, float]
+
+COLOURS = 6
+"""Colours that can be told apart, also by those who confuse red and green: classes s1 to s6 and f1 to f6."""
+
+_LETTER, _LINE = 6.7, 13.0  # pixels of a letter and of a line of text at 11 pixels
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What a direction of a chart shows.
+
+    Args:
+        name: of the quantity, with its unit.
+        say: formats a value.
+        span: lowest and highest value; None for that of the points.
+    """
+
+    name: str
+    say: Say
+    span: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A line with its name at its right end.
+
+    Args:
+        points: (x, y), x ascending.
+        colour: from 1; beyond `COLOURS` they begin again.
+        dash: strokes and gaps in pixels, as in SVG; "" for a solid line.
+        raw: measured points behind a smoothed line, drawn faint.
+    """
+
+    name: str
+    points: Sequence[Point]
+    colour: int = 1
+    dash: str = ""
+    raw: Sequence[Point] = ()
+
+    @property
+    def stroke(self) -> str:
+        return f"s{(self.colour - 1) % COLOURS + 1}"
+
+    @property
+    def fill(self) -> str:
+        return f"f{(self.colour - 1) % COLOURS + 1}"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A ring at a point, or an upright line if `y` is None, with its words."""
+
+    x: float
+    said: str
+    y: float | None = None
+
+
+@dataclass(frozen=True)
+class _Area:
+    """Maps values to pixels."""
+
+    x: tuple[float, float]
+    y: tuple[float, float]
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+    def place(self, point: Point) -> Point:
+        across = (point[0] - self.x[0]) / ((self.x[1] - self.x[0]) or 1.0)
+        up = (point[1] - self.y[0]) / ((self.y[1] - self.y[0]) or 1.0)
+        return self.left + across * (self.right - self.left), self.bottom - up * (self.bottom - self.top)
+
+    def holds(self, point: Point) -> bool:
+        return self.x[0] <= point[0] <= self.x[1] and self.y[0] <= point[1] <= self.y[1]
+
+
+def line_chart(
+    curves: Sequence[Trend],
+    across: Axis,
+    up: Axis,
+    *,
+    title: str,
+    about: str = "",
+    marks: Sequence[Mark] = (),
+    size: tuple[int, int] = (460, 270),
+) -> Html:
+    """Curves over two axes. Points outside of the spans are not drawn.
+
+    Args:
+        title, about: text alternative.
+        size: width and height in pixels; a page shrinks it to the room there is.
+    """
+    named = [curve for curve in curves if curve.name and curve.points]
+    direct = 1 < len(named) <= COLOURS or (len(named) == 1 and bool(marks))
+    room = max((len(curve.name) for curve in named), default=0) * _LETTER + 12 if direct else 14
+    x = across.span or _span([point[0] for curve in curves for point in curve.points])
+    y = up.span or _span([point[1] for curve in curves for point in [*curve.points, *curve.raw]])
+    feet = [up.say(mark) for mark in ticks(*y)]
+    plane = _Area(x, y, max(map(len, feet), default=1) * _LETTER + 10, size[0] - room, 18, size[1] - 36)
+    parts = _grid(plane, across, up)
+    parts += [_line(curve, plane, across.say, up.say) for curve in curves]
+    parts += [_marked(mark, plane) for mark in marks]
+    if direct:
+        parts += _named(named, plane)
+    return svg(size, parts, title=title, about=about or _described(named, across, up))
+
+
+def _grid(plane: _Area, across: Axis, up: Axis) -> list[str]:
+    parts = []
+    for value in ticks(*plane.y):
+        y = plane.place((plane.x[0], value))[1]
+        parts.append(f'<path class="grid" d="M{plane.left:.1f} {y:.1f}H{plane.right:.1f}"/>')
+        parts.append(label(plane.left - 6, y + 4, up.say(value), "end"))
+    taken = -math.inf
+    for value in ticks(*plane.x):
+        x, said = plane.place((value, plane.y[0]))[0], across.say(value)
+        half = len(said) * _LETTER / 2
+        if x - half > taken + 6:
+            parts.append(label(x, plane.bottom + 16, said, "middle"))
+            taken = x + half
+    parts.append(label((plane.left + plane.right) / 2, plane.bottom + 32, across.name, "middle", faint=True))
+    parts.append(label(0, 10, up.name, "start", faint=True))
+    return parts
+
+
+def _line(curve: Trend, plane: _Area, across: Say, up: Say) -> str:
+    parts = []
+    if curve.raw:
+        parts.append(f'<polyline class="line raw {curve.stroke}" points="{_places(curve.raw, plane)}"/>')
+    kept = [point for point in curve.points if plane.holds(point)]
+    dash = f' stroke-dasharray="{curve.dash}"' if curve.dash else ""
+    values = f'data-x="{written(";".join(across(x) for x, _ in kept))}" data-y="{";".join(up(y) for _, y in kept)}"'
+    parts.append(
+        f'<polyline class="line {curve.stroke}" points="{_places(kept, plane)}"{dash} {values}>'
+        f"<title>{written(curve.name)}</title></polyline>"
+    )
+    if len(kept) == 1:
+        x, y = plane.place(kept[0])
+        parts.append(f'<circle class="{curve.fill}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>')
+    return "".join(parts)
+
+
+def _places(points: Sequence[Point], plane: _Area) -> str:
+    return " ".join("{:.1f},{:.1f}".format(*plane.place(point)) for point in points if plane.holds(point))
+
+
+def _named(curves: Sequence[Trend], plane: _Area) -> list[str]:
+    """Names at the right ends, moved apart where ends lie close together."""
+    ends = sorted(((plane.place(curve.points[-1])[1] + 4, curve) for curve in curves), key=lambda end: end[0])
+    heights: list[float] = []
+    for y, _ in ends:
+        heights.append(max(y, heights[-1] + _LINE) if heights else max(y, plane.top))
+    over = heights[-1] - (plane.bottom + 4)
+    for at in reversed(range(len(heights))):  # those that were moved below the axis, and what they push, go up again
+        if over <= 0:
+            break
+        heights[at] -= over
+        over = 0 if at == 0 else heights[at - 1] + _LINE - heights[at]
+    return [
+        f'<text class="{curve.fill}" x="{plane.right + 6:.1f}" y="{height:.1f}">{written(curve.name)}</text>'
+        for height, (_, curve) in zip(heights, ends, strict=True)
+    ]
+
+
+def _marked(mark: Mark, plane: _Area) -> str:
+    at = min(max(mark.x, plane.x[0]), plane.x[1])
+    if mark.y is None:
+        x, _ = plane.place((at, plane.y[0]))
+        shape = f'<path class="mark" d="M{x:.1f} {plane.top}V{plane.bottom}"/>'
+        y = plane.bottom - 6
+    else:
+        x, y = plane.place((at, min(max(mark.y, plane.y[0]), plane.y[1])))
+        shape = f'<circle class="ring mark" cx="{x:.1f}" cy="{y:.1f}" r="4.5"/>'
+        y = y + 18 if y < plane.top + 16 else y - 10
+    left = x + len(mark.said) * _LETTER + 8 > plane.right
+    return shape + label(x - 7 if left else x + 7, y, mark.said, "end" if left else "start")
+
+
+def _described(curves: Sequence[Trend], across: Axis, up: Axis) -> str:
+    said = []
+    for curve in curves[:12]:
+        (first, low), (last, high) = curve.points[0], curve.points[-1]
+        begin = "" if first == last else f"{up.say(low)} at {across.say(first)}, "
+        said.append(f"{curve.name}: {begin}{up.say(high)} at {across.say(last)}")
+    return "; ".join(said)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A row of a chart of rows.
+
+    Args:
+        name: at the left.
+        value: length of the bar, or place of the dot.
+        said: at the right.
+        low, high: ends of an interval around the value.
+        colour: from 1.
+    """
+
+    name: str | Html
+    value: float
+    said: str
+    low: float | None = None
+    high: float | None = None
+    colour: int = 1
+
+
+def row_chart(
+    bars: Sequence[Bar],
+    axis: Axis,
+    *,
+    caption: str,
+    dots: bool = False,
+    references: Mapping[str, float] | None = None,
+) -> Html:
+    """One row a bar that begins at 0, or a dot with its interval: as wide as the page, readable on a phone.
+
+    Args:
+        axis: of the values; without a span it ends at the outermost of them.
+        caption: what the values are.
+        dots: whether values are dots instead of bars.
+        references: values of upright lines, by name.
+    """
+    known = references or {}
+    ends = [number for bar in bars for number in (bar.value, bar.low, bar.high) if number is not None]
+    low, high = axis.span or _span([*ends, *known.values(), *([] if dots else [0.0])])
+
+    def place(value: float) -> float:
+        return round(100 * (min(max(value, low), high) - low) / ((high - low) or 1.0), 2)
+
+    upright = "".join(
+        f'<line class="mark" stroke-dasharray="3 3" x1="{place(at)}%" x2="{place(at)}%" y1="-20%" y2="120%"/>'
+        for at in known.values()
+    )
+    drawn = [
+        tag(
+            "tr",
+            tag("th", bar.name, scope="row", class_="word"),
+            tag("td", _strip(upright + (_dot(bar, place) if dots else _bar(bar, place))), class_="strip"),
+            tag("td", bar.said, class_="number"),
+        )
+        for bar in bars
+    ]
+    feet = tag(
+        "tr",
+        tag("th", tag("span", axis.name, class_="faint"), scope="row", class_="word"),
+        tag("td", _strip(_feet(axis, known, (low, high), place)), class_="strip"),
+        tag("td"),
+        aria_hidden="true",
+    )
+    body = tag("tbody", joined(drawn, "\n"), feet)
+    return tag("table", tag("caption", caption), body, class_="rows")
+
+
+def _strip(inside: str) -> Html:
+    return Html(f'<svg aria-hidden="true" font-size="11">{inside}</svg>')
+
+
+def _bar(bar: Bar, place: Callable[[float], float]) -> str:
+    begin, end = sorted((place(0.0), place(bar.value)))
+    fill = f"f{(bar.colour - 1) % COLOURS + 1}"
+    whisker = _whisker(bar, place) if bar.low is not None else ""
+    return f'<rect class="{fill}" x="{begin}%" width="{max(end - begin, 0.3):.2f}%" y="18%" height="64%"/>{whisker}'
+
+
+def _dot(bar: Bar, place: Callable[[float], float]) -> str:
+    fill = f"f{(bar.colour - 1) % COLOURS + 1}"
+    return f'{_whisker(bar, place)}<circle class="{fill}" cx="{place(bar.value)}%" cy="50%" r="5"/>'
+
+
+def _whisker(bar: Bar, place: Callable[[float], float]) -> str:
+    if bar.low is None or bar.high is None:
+        return ""
+    stroke = "mark" if bar.value == 0 else f"s{(bar.colour - 1) % COLOURS + 1}"
+    return f'<line class="{stroke}" stroke-width="2" x1="{place(bar.low)}%" x2="{place(bar.high)}%" y1="50%" y2="50%"/>'
+
+
+def _feet(
+    axis: Axis, references: Mapping[str, float], span: tuple[float, float], place: Callable[[float], float]
+) -> str:
+    """Values at both ends, 0 if it lies between, and names of the reference lines: few, so that a phone has room."""
+    marks = [(span[0], "start"), (span[1], "end")]
+    if span[0] < 0 < span[1] and 15 < place(0.0) < 85:
+        marks.append((0.0, "middle"))
+    parts = [
+        f'<text class="faint" x="{place(at)}%" y="70%" text-anchor="{anchor}">{written(axis.say(at))}</text>'
+        for at, anchor in marks
+    ]
+    for name, at in references.items():
+        x = place(at)
+        anchor = "start" if x < 20 else "end" if x > 80 else "middle"
+        parts.append(f'<text x="{x}%" y="150%" text-anchor="{anchor}">{written(name)}</text>')
+    return "".join(parts)
+
+
+def heat_map(counts: Sequence[Sequence[int]], names: Sequence[str], *, title: str) -> Html:
+    """Rows by true (downwards) and predicted class; the stronger the colour, the more of the true class's rows.
+
+    Args:
+        counts: rows by true and then predicted class.
+        names: of the classes; above 30 the caller shows the worst pairs instead.
+        title: text alternative.
+    """
+    cell = 36 if len(names) <= 10 else 24
+    short = [name if len(name) <= 14 else name[:13] + "…" for name in names]
+    left, longest = max(map(len, short)) * _LETTER + 12, max(map(len, short))
+    tilted = longest * _LETTER > cell
+    top = longest * _LETTER * 0.75 + 30 if tilted else 34.0
+    width = left + cell * len(names) + (top if tilted else 4)
+    parts = [label(left, 12, "predicted", "start", faint=True), label(0, top - 6, "true", "start", faint=True)]
+    for at, name in enumerate(short):
+        x, y = left + cell * (at + 0.5), top - 6
+        turned = f' transform="rotate(-45 {x:.1f} {y:.1f})"' if tilted else ""
+        where = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{"start" if tilted else "middle"}"'
+        parts.append(f"<text {where}{turned}>{written(name)}</text>")
+        parts.append(label(left - 6, top + cell * (at + 0.5) + 4, name, "end"))
+    for row, line in enumerate(counts):
+        total = sum(line) or 1
+        for column, number in enumerate(line):
+            parts.append(_cell((left + cell * column, top + cell * row), cell, number, number / total, row == column))
+    return svg((round(width), round(top + cell * len(names) + 4)), parts, title=title, kind="heat")
+
+
+def _cell(corner: Point, side: int, number: int, share: float, right: bool) -> str:
+    x, y = corner
+    strength = 0.15 + 0.55 * share if number else 0.0  # text on it keeps its contrast
+    shape = (
+        f'<rect class="{"right" if right else "wrong"}" style="--share:{strength:.2f}" x="{x:.1f}" y="{y:.1f}" '
+        f'width="{side - 1}" height="{side - 1}"/>'
+    )
+    if not number:
+        return shape
+    small = ' font-size="9"' if len(str(number)) * _LETTER > side - 2 else ""
+    words = f'<text class="count" x="{x + side / 2:.1f}" y="{y + side / 2 + 4:.1f}" text-anchor="middle"{small}>'
+    return f"{shape}{words}{number}</text>"
+
+
+def svg(size: tuple[int, int], parts: Sequence[str], *, title: str, about: str = "", kind: str = "curves") -> Html:
+    """A whole picture.
+
+    Args:
+        size: width and height in pixels; the page scales it down.
+        title, about: text alternative.
+        kind: class of the element.
+    """
+    said = "".join(f"<{name}>{written(words)}</{name}>" for name, words in (("title", title), ("desc", about)) if words)
+    box = f'viewBox="0 0 {size[0]} {size[1]}" width="{size[0]}" height="{size[1]}"'
+    return Html(f'<svg {box} class="{kind}" role="img" font-size="11">{said}{"".join(parts)}</svg>')
+
+
+def label(x: float, y: float, said: str, anchor: str, *, faint: bool = False) -> str:
+    """A line of text; `anchor` is start, middle or end."""
+    kind = ' class="faint"' if faint else ""
+    return f'<text{kind} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{written(said)}</text>'
+
+
+def ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Round numbers from low to high, at most `most`: multiples of 1, 2 or 5 times a power of ten."""
+    if not high > low:
+        return [low]
+    step = 10.0 ** math.floor(math.log10(high - low) - 1)
+    factors = (1, 2, 5, 10, 20, 50, 100)
+    step *= next(f for f in factors if (high - low) / (step * f) <= most - 1)
+    first, last = math.ceil(low / step - 1e-6), math.floor(high / step + 1e-6)
+    return [round(number * step, 12) for number in range(first, last + 1)]
+
+
+def running_mean(points: Sequence[Point], width: int) -> list[Point]:
+    """Mean of the last `width` values at every point."""
+    means, total = [], 0.0
+    for at, (x, y) in enumerate(points):
+        total += y - (points[at - width][1] if at >= width else 0.0)
+        means.append((x, total / min(at + 1, width)))
+    return means
+
+
+def _span(values: Sequence[float]) -> tuple[float, float]:
+    """From the lowest to the highest value, rounded outwards to ticks."""
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    if high - low < 1e-9:
+        low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
+    marks = ticks(low, high)
+    step = marks[1] - marks[0] if len(marks) > 1 else high - low
+    return min(low, step * math.floor(low / step + 1e-9)), max(high, step * math.ceil(high / step - 1e-9))
