@@ -34,7 +34,7 @@ from colonnade_lab.comparison.plan import (
 from colonnade_lab.comparison.protocol_results import ProtocolResults
 from colonnade_lab.comparison.table import head, needs, row
 from colonnade_lab.papers.measures import Point, RunRecord, value
-from tests.cli.read.browser import CHROMIUM, Browser
+from tests.support.browser import Browser
 
 pytestmark = pytest.mark.slow
 
@@ -226,7 +226,6 @@ class TestPages:
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
 def test_a_box_hides_the_curves_of_its_protocol(tmp_path: Path) -> None:
     html, _ = ComparisonPages(PLAN, RESULTS, 1).write(tmp_path)
     shown = "[...document.querySelectorAll('polyline')].filter((e) => e.getClientRects().length).length"

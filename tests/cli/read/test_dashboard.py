@@ -19,10 +19,10 @@ from colonnade.common.observability.loopback import is_loopback
 from colonnade.reports.dashboard import site
 from colonnade.reports.dashboard.address import completed, read_address
 from colonnade.reports.dashboard.site import PERIOD, Current, Dashboard, Site
-from tests.cli.read.browser import CHROMIUM, Browser
 from tests.cli.read.reports import Page, leave
 from tests.cli.run.test_up import finish, start, wait_for_round
 from tests.cli.run.test_up import write as write_file
+from tests.support.browser import Browser
 from tests.support.patience import PATIENCE
 
 
@@ -170,7 +170,6 @@ def wait_for(browser: Browser, line: str) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
 def test_a_browser_keeps_its_readers_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site, "PERIOD", 0.1)
     folder = tmp_path / "run"
@@ -205,7 +204,6 @@ def test_a_browser_keeps_its_readers_state(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
 def test_a_reader_can_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site, "PERIOD", 0.1)
     so_far(tmp_path / "run", 9)

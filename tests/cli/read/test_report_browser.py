@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.read.browser import CHROMIUM, Browser
 from tests.cli.read.reports import add_parties, leave, page, summary
+from tests.support.browser import Browser
 
 pytestmark = pytest.mark.browser
 
@@ -38,8 +38,6 @@ CONTRAST = """(() => {
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium on this machine")
     with Browser() as opened:
         yield opened
 
