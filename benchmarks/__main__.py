@@ -99,13 +99,13 @@ BENCHMARKS: Mapping[str, Benchmark] = {
 }
 
 APART: Mapping[str, str] = {
-    "columns": "attacks on columns for docs/attacks.md, and times nothing",
+    "columns": "attacks on columns for docs/results/attacks.md, and times nothing",
     "bytes_figure": "draws a picture of docs/protocols/czofo.md, and times nothing",
-    "default_table": "compares protocols for docs/defaults.md, and times nothing",
+    "default_table": "compares protocols for docs/results/defaults.md, and times nothing",
     "drill": "kills members and looks at what is left: `make drill`",
     "learning_sets": "the sets of `default_table`",
-    "small_tables": "compares defaults with a search for docs/defaults.md, and times nothing",
-    "leakage": "runs attacks for docs/attacks.md, and times nothing",
+    "small_tables": "compares defaults with a search for docs/results/defaults.md, and times nothing",
+    "leakage": "runs attacks for docs/results/attacks.md, and times nothing",
     "epsilon_figure": "draws the picture of docs/epsilon.md, and times nothing",
     "rescaling": "an audit for docs/protocols/vfl_afe.md, and times nothing",
     "strangers": "memory that strangers take of two ports: `python -m benchmarks.strangers`",
@@ -201,7 +201,7 @@ def _options(argv: Sequence[str] | None, benchmarks: Mapping[str, Benchmark]) ->
     parser.add_argument("--list", action="store_true", help="says what there is, with minutes on two free cores")
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="keeps every result as it comes")
     parser.add_argument("--resume", action="store_true", help="goes on with what FILE.json holds")
-    parser.add_argument("--markdown", action="store_true", help="prints the table as docs/performance.md holds it")
+    parser.add_argument("--markdown", action="store_true", help="prints the table for docs/results/performance.md")
     options = parser.parse_args(argv)
     if unknown := [name for name in options.names if name not in benchmarks]:
         parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(benchmarks)}")

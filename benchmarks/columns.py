@@ -6,8 +6,8 @@ Breast cancer of scikit-learn (569 rows, 409 of them for training; 30 columns, t
 `split_avg` with SGD at the parties, two epochs of 13 rounds: bottom models with no, one and two hidden layers of 32;
 ratios of (width times epochs) to (columns behind a message) of about .25, 1 and 4; embeddings of `party1` in the clear,
 or blinded sums of all three. Five attackers see the first exchange, twenty, and all. Runs what is missing in FOLDER,
-prints the table of docs/attacks.md, and writes colonnade/cli/checks/measured.json, from which `colonnade check` quotes.
-Ten minutes on one core.
+prints the table of docs/results/attacks.md, and writes colonnade/cli/checks/measured.json, from which
+`colonnade check` quotes. Ten minutes on one core.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Every protocol on every set with its defaults, beside the best of a search: the tables of docs/defaults.md.
+"""Every protocol on every set with its defaults, beside the best of a search: the tables of docs/results/defaults.md.
 
     python -m benchmarks.default_table FOLDER [--trials 10] [--jobs 2] [--write]
 
 compares on the sets of benchmarks/learning_sets.py, one folder a set, and prints the tables; `--write` puts them into
-docs/defaults.md. Run it again to continue an interrupted comparison. The five largest sets have no search, unless
-`--search-all` is given.
+docs/results/defaults.md. Run it again to continue an interrupted comparison. The five largest sets have no search,
+unless `--search-all` is given.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import colonnade
 from benchmarks.learning_sets import write
 from colonnade.common.errors import ColonnadeError
 
-PAGE = Path(__file__).parent.parent / "docs" / "defaults.md"
+PAGE = Path(__file__).parent.parent / "docs" / "results" / "defaults.md"
 _BEGIN, _END = "<!-- tables -->", "<!-- end of tables -->"
 _ROWS = 5000
 _LARGER = ("scene15", "adult", "credit", "mnist", "fashion")
@@ -132,7 +132,7 @@ def main() -> None:
 
 
 def put_between(begin: str, end: str, made: str) -> None:
-    """Replaces the text between two marks in docs/defaults.md."""
+    """Replaces the text between two marks in docs/results/defaults.md."""
     text = PAGE.read_text(encoding="utf-8")
     before, after = text.split(begin)[0], text.split(end)[1]
     PAGE.write_text(f"{before}{begin}\n\n{made}\n\n{end}{after}", encoding="utf-8")

@@ -4,8 +4,8 @@ The suite's device tests; every protocol's demo on the GPU against the CPU; four
 on MNIST and split learning with ResNet-18 and ResNet-50 on CIFAR-10, each against the same training in one process on
 the same device. Missing data sets are replaced by noise of the same size, which takes the same time.
 
-`--write` puts the table into docs/performance.md. `--device cpu --short` rehearses without a GPU; its figures mean
-nothing.
+`--write` puts the table into docs/results/performance.md. `--device cpu --short` rehearses without a GPU; its figures
+mean nothing.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _idx(path: Path, values: np.ndarray) -> None:
     path.write_bytes(bytes([0, 0, 8, values.ndim]) + sizes + values.tobytes())
 
 
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "results" / "performance.md"
 TABLE = re.compile(r"(?<=<!-- gpu table -->\n).*?(?=<!-- end of gpu table -->)", re.DOTALL)
 _FIRST = 5  # rounds whose losses are compared, before rounding errors have grown
 _AT_ONCE = 4  # demos
@@ -290,7 +290,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description="what needs a GPU, in 20 minutes")
     parser.add_argument("--device", default="cuda:0", help="cuda:N; cpu rehearses")
     parser.add_argument("--short", action="store_true", help="every part as small as it can be")
-    parser.add_argument("--write", action="store_true", help="puts the table into docs/performance.md")
+    parser.add_argument("--write", action="store_true", help="puts the table into docs/results/performance.md")
     options = parser.parse_args(argv)
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         parser.error("there is no GPU here, or this PyTorch is built without CUDA; --device cpu --short rehearses")

@@ -1,6 +1,6 @@
 """Split learning between two parties and a server, the task on which other systems were measured.
 
-docs/performance.md has their figures; the reference is the same model trained in one process.
+docs/results/performance.md has their figures; the reference is the same model trained in one process.
 """
 
 from __future__ import annotations

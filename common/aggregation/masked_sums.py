@@ -42,7 +42,7 @@ def check_smallest_set(federation: FederationConfig) -> None:
     if parties < least:
         raise ConfigError(
             f"federation.blinding.least = {least}: there are {parties} parties whose values could be summed",
-            hint="a sum over few parties hides little: take more parties, or set it to 2 and read docs/security.md",
+            hint="a sum over few parties hides little: take more parties, or set it to 2 and read docs/sums.md",
         )
     if need != "all" and need < least:
         raise ConfigError(

@@ -92,7 +92,7 @@ class _Member(Section):
         default="", description="PORT on loopback, or HOST:PORT, of the gRPC health service; empty: none"
     )
     alignments: AlignmentsConfig = Field(
-        default=AlignmentsConfig(), description="alignments that are kept for the next runs: docs/alignment.md"
+        default=AlignmentsConfig(), description="alignments that are kept for the next runs: docs/kept_alignments.md"
     )
     trackers: Trackers = Field(default=(), description="experiment trackers of this member's record: docs/trackers.md")
 
@@ -123,7 +123,7 @@ class ServerConfig(_Member):
     decide: DecideConfig | None = Field(
         default=None,
         description="two classes: the probability from which a row is of the positive one: f1, youden, {by: cost, ...} "
-        "or a number (docs/metrics.md); left out, the likelier class",
+        "or a number (docs/decisions.md); left out, the likelier class",
     )
     calibrate: Calibrate = Field(
         default="none",

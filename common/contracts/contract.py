@@ -18,7 +18,7 @@ _FORMER = frozenset(FormerExchange.__annotations__)
 
 
 def _warn(keywords: str, stacklevel: int) -> None:
-    said = f"{keywords}: a Contract says this by exchange=Exchange(sends, returns) (docs/adding_a_protocol.md)"
+    said = f"{keywords}: a Contract says this by exchange=Exchange(sends, returns) (docs/protocol_parts.md)"
     warnings.warn(said, DeprecationWarning, stacklevel=stacklevel + 1)
 
 

@@ -1,4 +1,4 @@
-"""Registry of protocols by name: built-in ones, and those of installed packages. See docs/adding_a_protocol.md.
+"""Registry of protocols by name: built-in ones, and those of installed packages. See docs/protocol_parts.md.
 
 A protocol is registered once. A built-in one is listed in `NAMES`; its contract, server side and party side are the
 modules of that name in `common/protocols`, `server/protocols` and `client/protocols`. An external package names one
@@ -92,12 +92,12 @@ def _from_outside(name: str) -> ModuleType:
     if missing := next((wanted for wanted in _NEEDED if not hasattr(module, wanted)), None):
         raise ConfigError(
             f"the protocol {name} of {owner(entry)}: {entry.value} has no {missing}",
-            hint="docs/adding_a_protocol.md says what a protocol's module holds",
+            hint="docs/protocol_parts.md says what a protocol's module holds",
         )
     if not isinstance(module.CONTRACT, Contract):
         raise ConfigError(
             f"the protocol {name} of {owner(entry)}: CONTRACT is no Contract",
-            hint="docs/adding_a_protocol.md says what a protocol's module holds",
+            hint="docs/protocol_parts.md says what a protocol's module holds",
         )
     if module.CONTRACT.name != name:
         raise ConfigError(

@@ -99,7 +99,7 @@ def test_names_follow_the_conventions(shown: dict[str, str], job: str) -> None:
 
 
 def test_every_metric_is_documented(shown: dict[str, str]) -> None:
-    documented = set(re.findall(r"`(colonnade_\w+)`", (DEPLOY.parent / "docs/operations.md").read_text()))
+    documented = set(re.findall(r"`(colonnade_\w+)`", (DEPLOY.parent / "docs/watching.md").read_text()))
     there = {
         family.name + "_total" * (family.type == "counter") for text in shown.values() for family in families(text)
     }

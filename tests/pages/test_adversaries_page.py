@@ -1,7 +1,7 @@
 """docs/adversaries.md names every scene in tests/adversaries, and no other; each scene names the cells that it bounds.
 
-The last line of a scene's docstring says which cells of the table in docs/security.md its outcomes are bounded by,
-as `Bounds: blinded sums (server, both); predictions (both).`, or `Bounds: no cell.`
+The last line of a scene's docstring says which cells of the table in docs/members_that_lie.md its outcomes are bounded
+by, as `Bounds: blinded sums (server, both); predictions (both).`, or `Bounds: no cell.`
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def bounds(scene: Path) -> set[Cell] | None:
 def cited() -> Mapping[Cell, frozenset[str]]:
     """The scenes that each cell of the table names."""
     names = {scene.name for scene in SCENES}
-    rows = [[re.sub(r"^\[(.+)\]\(.+\)$", r"\1", row[0]), *row[1:]] for row in table("security.md", SECTION)[1:]]
+    rows = [[re.sub(r"^\[(.+)\]\(.+\)$", r"\1", row[0]), *row[1:]] for row in table("members_that_lie.md", SECTION)[1:]]
     return {
         (row[0], column): frozenset(named(cell) & names)
         for row in rows

@@ -1,4 +1,4 @@
-"""docs/security.md has a row for every protocol, with exactly the protections that its configuration accepts."""
+"""docs/who_sees_what.md has a row for every protocol, with exactly the protections that its configuration accepts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from colonnade.server.member import listen
 from colonnade.server.member import party as member
 
 ROOT = Path(__file__).parents[2]
-SECTION = (ROOT / "docs/security.md").read_text().partition("## What each side learns\n")[2].partition("\n### ")[0]
+SECTION = (ROOT / "docs/who_sees_what.md").read_text().partition("# What each side learns\n")[2].partition("\n## ")[0]
 ROWS = {
     name: cells.split(" | ")
     for name, page, cells in re.findall(r"^\| \[`(\w+)`\]\(protocols/(\w+)\.md\) \| (.*) \|$", SECTION, re.M)
@@ -75,7 +75,7 @@ def _resolved(name: str, column: int) -> str:
 
 
 def test_the_limits_that_it_names_are_those_of_the_code() -> None:
-    page = " ".join((ROOT / "docs/security.md").read_text().split())
+    page = " ".join((ROOT / "docs/port.md").read_text().split())
     options = dict(listen.STRANGERS)
     seconds = options["grpc.server_handshake_timeout_ms"] // 1000
     assert options["grpc.max_connection_idle_ms"] == 1000 * seconds and options["grpc.max_concurrent_streams"] == 1

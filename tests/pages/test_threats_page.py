@@ -1,4 +1,4 @@
-"""docs/security.md and docs/threat_model.md: what they say of liars names a test that there is, or is no promise."""
+"""docs/members_that_lie.md and docs/threat_model.md: what they say of liars names a test, or is no promise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from colonnade.common.config.policy import PolicyConfig
 
 ROOT = Path(__file__).parents[2]
 FILES = (*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "lab/tests").rglob("test_*.py"))
-SECTION = "## Members that lie\n", "\n## "
+LIARS = "members_that_lie.md"
+SECTION = "# Members that lie\n", "\n## "
 NONE = "nothing is promised"
 PROMISES = {
     "alignment", "kept alignments", "first models", "blinded sums", "FedVS's shares", "a party's noise",
@@ -42,13 +43,13 @@ def faults(cell: str) -> list[str]:
 
 
 def test_every_promise_has_a_cell_for_each_liar() -> None:
-    head, *rows = table("security.md", SECTION)
+    head, *rows = table(LIARS, SECTION)
     assert head == ["promise", "the server lies", "a party lies", "both collude"]
     assert {re.sub(r"^\[(.+)\]\(.+\)$", r"\1", row[0]) for row in rows} == PROMISES and len(rows) == len(PROMISES)
     assert all(len(row) == len(head) for row in rows)
 
 
-@pytest.mark.parametrize("row", table("security.md", SECTION)[1:], ids=lambda row: row[0].split("]")[0].strip("["))
+@pytest.mark.parametrize("row", table(LIARS, SECTION)[1:], ids=lambda row: row[0].split("]")[0].strip("["))
 def test_every_cell_names_tests_that_there_are_or_is_no_promise(row: list[str]) -> None:
     assert [fault for cell in row[1:] for fault in faults(cell)] == []
 

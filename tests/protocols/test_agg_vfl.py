@@ -106,7 +106,7 @@ def test_all_are_sent_the_gradient_at_their_own_predictions() -> None:
     assert list(sent) == ["party1", "party2", "party3", "party4"]
     for dr in sent.values():
         torch.testing.assert_close(dr, leaves[0].grad)
-        assert torch.equal(dr.argmin(1), outcome.server.labels[rows])  # as docs/security.md states
+        assert torch.equal(dr.argmin(1), outcome.server.labels[rows])  # as docs/who_sees_what.md states
 
 
 def lost(sender: str, _to: str, item: object) -> float:

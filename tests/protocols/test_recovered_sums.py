@@ -134,7 +134,7 @@ def test_fewer_than_the_quorum_end_the_run_and_open_nothing(kind: type) -> None:
 
 
 def test_an_evaluation_of_which_a_party_vanishes_is_given_up_and_nothing_is_opened_for_it() -> None:
-    """Its rows are in every evaluation: docs/security.md says why it is not recovered."""
+    """Its rows are in every evaluation: docs/sums.md says why it is not recovered."""
 
     def delay(sender: str, _to: str, item: object) -> float:
         return 3.0 if sender == "party4" and isinstance(item, Masked) and item.stage and item.round == 2 else 0.5

@@ -1,4 +1,4 @@
-"""What a curious server could estimate of columns, by the table of docs/attacks.md."""
+"""What a curious server could estimate of columns, by the table of docs/results/attacks.md."""
 
 from __future__ import annotations
 
@@ -82,5 +82,5 @@ def quoted(layers: int, ratio: float, *, blinded: bool) -> str:
         f"column: R2 {products['score']['mean']:.2f} by products of rows ({products['more']['rotated']['mean']:.2f} up "
         f"to a rotation), {found['components']['score']['mean']:.2f} by components, "
         f"{found['known-rows']['score']['mean']:.2f} from 1 % known rows; with federation.public_start "
-        f"{public['mean']:.2f}, {public['exact']:.0%} of the rows found (docs/attacks.md, columns)"
+        f"{public['mean']:.2f}, {public['exact']:.0%} of the rows found (docs/results/attacks.md)"
     )

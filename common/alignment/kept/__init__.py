@@ -1,1 +1,1 @@
-"""Alignments that a member keeps for its next runs and predictions. See docs/alignment.md."""
+"""Alignments that a member keeps for its next runs and predictions. See docs/kept_alignments.md."""

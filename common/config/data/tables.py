@@ -1,4 +1,4 @@
-"""Table sources of a configuration: CSV, Parquet, Arrow, a database, numpy. docs/tables.md describes every key.
+"""Table sources of a configuration: CSV, Parquet, Arrow, a database, numpy. docs/table_keys.md describes every key.
 
 data:   {source: csv, path: clients.csv, key: client, drop: [name], missing: mean}
 data:   {source: sql, url: 'sqlite:///clients.db', table: clients, key: client}

@@ -13,7 +13,7 @@ Numbers, of n rows, where "often" means 5 rows or at least two that are 1 % of a
     any other                              it is far, in 5 rows, and there are ten other values
 
 Dates: those of `_DATES` in any row if they are far; at an end if often and thrice as often as any other; in the midst
-ten times as often. Any other as a number. docs/tables.md says what was measured with these limits.
+ten times as often. Any other as a number. docs/table_keys.md says what was measured with these limits.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from colonnade.common.run.json_values import parse_json
 
 _MOST_CLASSES = 1 << 20
 _MOST_DIMS = 8
-_HINT = "write it with `colonnade deal`, or with safetensors as docs/operations.md says"
+_HINT = "write it with `colonnade deal`, or with safetensors as docs/models.md says"
 
 
 def read_tensor_columns(path: Path) -> Matrix:

@@ -1,1 +1,1 @@
-"""Attacks by curious members on the captured messages of their own runs (docs/attacks.md)."""
+"""Attacks by curious members on the captured messages of their own runs (docs/attackers.md)."""

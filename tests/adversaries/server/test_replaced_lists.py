@@ -1,7 +1,7 @@
 """A server that passes on guesses in the place of a party's list, where lists are not signed.
 
 It compares what comes back with what it relays, and has the positions of equal elements undone: it then knows which of
-its guesses a party holds, common to all or not. docs/security.md bounds it by the length of that list.
+its guesses a party holds, common to all or not. docs/members_that_lie.md bounds it by the length of that list.
 
 Bounds: alignment (server).
 """

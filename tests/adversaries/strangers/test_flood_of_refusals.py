@@ -27,7 +27,7 @@ LINE = 10_000
 """Bytes that a line may have at most, whatever strangers write."""
 
 PER_DAY = (CAPS["refused"].first + 24 * 60) * LINE
-"""Bytes a day and flow, as docs/security.md states it: 15 MB."""
+"""Bytes a day and flow, as docs/port.md states it: 15 MB."""
 
 
 class Clock:

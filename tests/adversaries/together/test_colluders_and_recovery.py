@@ -1,7 +1,7 @@
 """A server and m of n parties that have the keys of a round opened for two sets: with enough of them nothing is hidden.
 
 Half of the honest parties are told one set, half another, and every colluder opens its shares for both.
-docs/security.md says from which m on that is enough: 2 t <= n + m.
+docs/sums.md says from which m on that is enough: 2 t <= n + m.
 
 Bounds: blinded sums (both).
 """

@@ -14,7 +14,7 @@ from colonnade.cli.checks.estimated import PLACE, hidden_layers, nearest, quoted
 pytestmark = pytest.mark.slow
 
 CELLS = json.loads(PLACE.read_text())["cells"]
-PAGE = Path(__file__).parents[3] / "docs" / "attacks.md"
+PAGE = Path(__file__).parents[3] / "docs" / "results" / "attacks.md"
 
 
 def test_the_table_is_whole() -> None:

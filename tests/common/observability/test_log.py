@@ -17,7 +17,7 @@ from colonnade.common.observability.telemetry import Telemetry
 from tests.support.federation import config, federate
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "operations.md").read_text()
+PAGE = (ROOT / "docs" / "watching.md").read_text()
 
 
 @pytest.fixture

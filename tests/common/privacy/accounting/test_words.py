@@ -124,7 +124,9 @@ def test_noise_on_answers_has_the_epsilon_that_the_run_spends(arrivals: str) -> 
 
 
 def test_the_example_of_answers_states_its_epsilon() -> None:
-    (line,) = [line for line in (ROOT / "docs/security.md").read_text().splitlines() if "privacy: {answers:" in line]
+    (line,) = [
+        line for line in (ROOT / "docs/private_labels.md").read_text().splitlines() if "privacy: {answers:" in line
+    ]
     settings = yaml.safe_load(line)["privacy"]["answers"]
     epochs, parties, stated = re.search(r"# (\d+) epochs, (\d+) parties: epsilon ([\d.]+)$", line).groups()  # type: ignore[union-attr]
     releases = int(epochs) * (int(parties) + 1)
