@@ -12,12 +12,13 @@ from colonnade.client.training.evaluation import evaluate
 from colonnade.client.training.label_messages import receive_labels
 from colonnade.client.training.local import Local, headed
 from colonnade.common.aggregation.subject import TRAINING, subject
+from colonnade.common.contracts.logits import Evaluation, Logits
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.backprop import backprop
 from colonnade.common.models.losses import OBJECTIVES
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.privacy.gaussian import through_clip
-from colonnade.common.protocols.fdml import Aggregate, Config, Evaluation, Logits
+from colonnade.common.protocols.fdml import Aggregate, Config
 
 
 def local(ctx: ClientContext, cfg: Config) -> Local:

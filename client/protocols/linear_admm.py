@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
 from colonnade.client.training.local import Local
+from colonnade.common.contracts.logits import Evaluation, Logits
 from colonnade.common.conversation.conversation import Link
-from colonnade.common.protocols.linear_admm import Config, Evaluation, Logits, Update
+from colonnade.common.protocols.linear_admm import Config, Update
 
 
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:

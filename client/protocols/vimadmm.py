@@ -14,14 +14,14 @@ from colonnade.client.training.local import bottom as local
 from colonnade.client.training.secret_steps import SecretSteps
 from colonnade.common.config.models import MlpHeadConfig
 from colonnade.common.config.protocol import damping_factor
-from colonnade.common.contracts.embeddings import Evaluation
+from colonnade.common.contracts.embeddings import Embedding, Evaluation
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.backprop import Backprop
 from colonnade.common.models.build import build_agreed_head
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.models.steps.descent import Descent
 from colonnade.common.models.steps.local_steps import headed_local_steps, local_steps
-from colonnade.common.protocols.vimadmm import Config, Embedding, Update
+from colonnade.common.protocols.vimadmm import Config, Update
 
 __all__ = ["local", "participate"]
 

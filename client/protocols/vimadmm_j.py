@@ -13,12 +13,13 @@ from colonnade.client.training.evaluation import evaluate
 from colonnade.client.training.local import Local, headed
 from colonnade.common.aggregation.subject import TRAINING, subject
 from colonnade.common.config.protocol import damping_factor
+from colonnade.common.contracts.logits import Evaluation, Logits
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.backprop import backprop
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.models.steps.descent import Descent
 from colonnade.common.models.steps.local_steps import joint_local_steps
-from colonnade.common.protocols.vimadmm_j import Config, Evaluation, Logits, Signal, Update
+from colonnade.common.protocols.vimadmm_j import Config, Signal, Update
 
 
 def local(ctx: ClientContext, cfg: Config) -> Local:

@@ -17,13 +17,21 @@ summed over two sets.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from colonnade.common.aggregation.integers import RingSize
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.errors import ConfigError, InputError
 
-Summing = Literal["clear", "blinded"]
+Summing = Annotated[
+    Literal["clear", "blinded"],
+    Field(
+        description="blinded: the server is sent the sum over all parties and no party's own value; columns can be "
+        "estimated from sums too"
+    ),
+]
 
 
 def smallest_set(federation: FederationConfig) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -153,6 +153,11 @@ class ProtocolConfig(Section):
         """Marks the name as set, so that a dump of the set keys includes it."""
         self.model_fields_set.add("name")
 
+
+Missing = Annotated[
+    Literal["zero", "last", "skip"],
+    Field(description="replacement for a party that did not answer: zeros, its last value, or skip the round"),
+]
 
 Damping = Literal["parties", "none"]
 """Damping of steps that all parties take at once: divided by their number, or none."""

@@ -28,7 +28,7 @@ from pydantic import Field
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.models import JointHeadConfig, LinearHeadConfig
 from colonnade.common.config.optimisers import AdamWConfig
-from colonnade.common.config.protocol import Defaults, ProtocolConfig
+from colonnade.common.config.protocol import Defaults, Missing, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.contracts.exchange import Exchange
@@ -48,10 +48,7 @@ class Config(ProtocolConfig):
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")
     local_steps: int = Field(default=10, ge=1, description="Q, steps of parties and server per exchange")
     head: JointHeadConfig = Field(default=LinearHeadConfig(), description="g, linear or mlp, which parties compute too")
-    missing: Literal["zero", "last", "skip"] = Field(
-        default="zero",
-        description="replacement for a party that did not answer: zeros, its last value, or skip the round",
-    )
+    missing: Missing = "zero"
 
 
 @message

@@ -27,12 +27,13 @@ from pydantic import Field
 from colonnade.common.aggregation.masked_sums import Summing
 from colonnade.common.aggregation.messages import BLINDED, blinded_limits
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.config.protocol import Missing, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.exchange import Exchange
-from colonnade.common.messaging.fields import Released, Tensor
+from colonnade.common.contracts.logits import Evaluation, Logits
+from colonnade.common.messaging.fields import Tensor
 from colonnade.common.messaging.label_messages import LABEL_MESSAGES
-from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.message import Alike, ServerMessage, TensorSpec, message
 
 
 class Config(ProtocolConfig):
@@ -42,27 +43,13 @@ class Config(ProtocolConfig):
 
     name: Literal["fdml"] = Field(default="fdml", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of a party's embedding, which it keeps")
-    aggregate: Summing = Field(
-        default="clear",
-        description="blinded: the server is sent the sum over all parties and no party's own value; columns can be "
-        "estimated from sums too",
-    )
+    aggregate: Summing = "clear"
     own: Literal["exact", "sent"] = Field(
         default="exact",
         description="a party's own part of the mean: exact puts its logits back as they were; sent leaves the mean as "
         "the server returned it, and follows its gradient back through the clip of federation.privacy",
     )
-    missing: Literal["zero", "last", "skip"] = Field(
-        default="zero",
-        description="replacement for a party that did not answer: zeros, its last value, or skip the round",
-    )
-
-
-@message
-class Logits(PartyMessage):
-    """Party to server: o_k of the batch, float32 (rows, classes)."""
-
-    o: Annotated[Released, TensorSpec("rows", "classes")]
+    missing: Missing = "zero"
 
 
 @message
@@ -72,15 +59,6 @@ class Aggregate(ServerMessage):
     alike: ClassVar[Alike | None] = Alike(("o",))
 
     o: Annotated[Tensor, TensorSpec("rows", "classes")]
-
-
-@message
-class Evaluation(PartyMessage):
-    """Party to server: o_k of one block of the validation or test rows, float32 (rows, classes)."""
-
-    part: str
-    block: int
-    o: Annotated[Released, TensorSpec("rows", "classes")]
 
 
 def limits(federation: FederationConfig, config: Config) -> dict[str, int]:

@@ -20,7 +20,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import INTERACTING, SMALL, Defaults, ProtocolConfig
+from colonnade.common.config.protocol import INTERACTING, SMALL, Defaults, Missing, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Embedding, Evaluation, Gradient
 from colonnade.common.contracts.exchange import Exchange
@@ -34,10 +34,7 @@ class Config(ProtocolConfig):
     name: Literal["fedbcd"] = Field(default="fedbcd", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")
     tau: int = Field(default=5, ge=1, description="local steps per exchange; 1 is split learning")
-    missing: Literal["zero", "last", "skip"] = Field(
-        default="zero",
-        description="replacement for a party that did not answer: zeros, its last value, or skip the round",
-    )
+    missing: Missing = "zero"
 
 
 def limits(federation: FederationConfig, config: Config) -> dict[str, int]:

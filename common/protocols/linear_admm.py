@@ -30,11 +30,12 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.config.protocol import Missing, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.exchange import Exchange
-from colonnade.common.messaging.fields import Released, Tensor
-from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.contracts.logits import Evaluation, Logits
+from colonnade.common.messaging.fields import Tensor
+from colonnade.common.messaging.message import Alike, ServerMessage, TensorSpec, message
 
 
 class Config(ProtocolConfig):
@@ -54,21 +55,11 @@ class Config(ProtocolConfig):
     damping: Literal["batches", "none"] = Field(
         default="batches", description="penalty of a party's step: multiplied by the batches of an epoch, or not"
     )
-    missing: Literal["zero", "last", "skip"] = Field(
-        default="zero",
-        description="replacement for a party that did not answer: zeros, its last value, or skip the round",
-    )
+    missing: Missing = "zero"
 
     def settled(self, task: str) -> Self:
         """The same; numbers have another penalty, because the squared loss is curved more than cross-entropy."""
         return self.with_default("rho", 0.5) if task == "regression" else self
-
-
-@message
-class Logits(PartyMessage):
-    """Party to server: o_k of the batch, float32 (rows, classes)."""
-
-    o: Annotated[Released, TensorSpec("rows", "classes")]
 
 
 @message
@@ -78,15 +69,6 @@ class Update(ServerMessage):
     alike: ClassVar[Alike | None] = Alike(("g",))
 
     g: Annotated[Tensor, TensorSpec("rows", "classes")]
-
-
-@message
-class Evaluation(PartyMessage):
-    """Party to server: o_k of one block of the validation or test rows, float32 (rows, classes)."""
-
-    part: str
-    block: int
-    o: Annotated[Released, TensorSpec("rows", "classes")]
 
 
 def limits(federation: FederationConfig, _config: Config) -> dict[str, int]:

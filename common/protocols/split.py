@@ -19,7 +19,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.protocol import INTERACTING, Defaults, ProtocolConfig
+from colonnade.common.config.protocol import INTERACTING, Defaults, Missing, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Embedding, Evaluation, Gradient
 from colonnade.common.contracts.exchange import Exchange
@@ -32,10 +32,7 @@ class Config(ProtocolConfig):
 
     name: Literal["split"] = Field(default="split", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")
-    missing: Literal["zero", "last", "skip"] = Field(
-        default="zero",
-        description="replacement for a party that did not answer: zeros, its last value, or skip the round",
-    )
+    missing: Missing = "zero"
 
 
 def limits(federation: FederationConfig, config: Config) -> dict[str, int]:

@@ -59,11 +59,7 @@ class Config(ProtocolConfig):
     arrivals: bool = Field(
         default=False, description="asynchronous: every party acts when it is ready, instead of all in every round"
     )
-    aggregate: Summing = Field(
-        default="clear",
-        description="blinded: the server is sent the sum over all parties and no party's own value; columns can be "
-        "estimated from sums too",
-    )
+    aggregate: Summing = "clear"
     missing: Literal["leave_out", "zero", "last", "skip"] = Field(
         default="leave_out",
         description="a party that did not answer: left out, so that the average is over those who did (side by side, "

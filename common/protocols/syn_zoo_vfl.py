@@ -23,6 +23,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from colonnade.common.config.protocol import Missing
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.contracts.pairs import PAIRS, SEES, PairsConfig, check_pairs, pairs_limits
@@ -32,10 +33,7 @@ class Config(PairsConfig):
     """Keys under `federation.protocol`."""
 
     name: Literal["syn_zoo_vfl"] = Field(default="syn_zoo_vfl", description="the protocol")
-    missing: Literal["zero", "last", "skip"] = Field(
-        default="zero",
-        description="replacement for a party that did not answer: zeros, its last value, or skip the round",
-    )
+    missing: Missing = "zero"
 
 
 CONTRACT = Contract(

@@ -37,12 +37,12 @@ from pydantic import Field
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.models import PartyHeadConfig, ProductHeadConfig
-from colonnade.common.config.protocol import SMALL, Damping, Defaults, ProtocolConfig
+from colonnade.common.config.protocol import SMALL, Damping, Defaults, Missing, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
-from colonnade.common.contracts.embeddings import Evaluation
+from colonnade.common.contracts.embeddings import Embedding, Evaluation
 from colonnade.common.contracts.exchange import Exchange
-from colonnade.common.messaging.fields import Released, Tensor
-from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.fields import Tensor
+from colonnade.common.messaging.message import Alike, ServerMessage, TensorSpec, message
 
 
 class Config(ProtocolConfig):
@@ -69,21 +69,11 @@ class Config(ProtocolConfig):
         default="old", description="heads in Eq. 8: before step 4, or after it as printed (which diverges)"
     )
     head: PartyHeadConfig = Field(default=ProductHeadConfig(), description="g, linear or mlp, alike for all parties")
-    missing: Literal["zero", "last", "skip"] = Field(
-        default="zero",
-        description="replacement for a party that did not answer: zeros, its last value, or skip the round",
-    )
+    missing: Missing = "zero"
 
     def settled(self, task: str) -> Self:
         """The same; numbers have another penalty, because the squared loss is curved more than cross-entropy."""
         return self.with_default("rho", 5.0) if task == "regression" else self
-
-
-@message
-class Embedding(PartyMessage):
-    """Party to server: h_k of the batch, float32 (rows, width)."""
-
-    h: Annotated[Released, TensorSpec("rows", "width")]
 
 
 @message

@@ -32,12 +32,13 @@ from colonnade.common.aggregation.masked_sums import Summing
 from colonnade.common.aggregation.messages import BLINDED, blinded_limits
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.optimisers import SgdConfig
-from colonnade.common.config.protocol import Damping, Defaults, ProtocolConfig
+from colonnade.common.config.protocol import Damping, Defaults, Missing, ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.exchange import Exchange
+from colonnade.common.contracts.logits import Evaluation, Logits
 from colonnade.common.errors import ConfigError
-from colonnade.common.messaging.fields import Released, Tensor
-from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.fields import Tensor
+from colonnade.common.messaging.message import Alike, ServerMessage, TensorSpec, message
 
 
 class Config(ProtocolConfig):
@@ -66,26 +67,12 @@ class Config(ProtocolConfig):
     update: Literal["variables", "signal"] = Field(
         default="variables", description="content of step 4: lambda and s_k, or the one tensor that steps depend on"
     )
-    aggregate: Summing = Field(
-        default="clear",
-        description="blinded: the server is sent the sum over all parties and no party's own value; columns can be "
-        "estimated from sums too",
-    )
-    missing: Literal["zero", "last", "skip"] = Field(
-        default="zero",
-        description="replacement for a party that did not answer: zeros, its last value, or skip the round",
-    )
+    aggregate: Summing = "clear"
+    missing: Missing = "zero"
 
     def settled(self, task: str) -> Self:
         """The same; numbers have another penalty, because the squared loss is curved more than cross-entropy."""
         return self.with_default("rho", 5.0) if task == "regression" else self
-
-
-@message
-class Logits(PartyMessage):
-    """Party to server: o_k of the batch, float32 (rows, classes)."""
-
-    o: Annotated[Released, TensorSpec("rows", "classes")]
 
 
 @message
@@ -109,15 +96,6 @@ class Signal(ServerMessage):
     alike: ClassVar[Alike | None] = Alike(("g",))
 
     g: Annotated[Tensor, TensorSpec("rows", "classes")]
-
-
-@message
-class Evaluation(PartyMessage):
-    """Party to server: o_k of one block of the validation or test rows, float32 (rows, classes)."""
-
-    part: str
-    block: int
-    o: Annotated[Released, TensorSpec("rows", "classes")]
 
 
 def limits(federation: FederationConfig, config: Config) -> dict[str, int]:

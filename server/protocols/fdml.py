@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from operator import attrgetter
 
+from colonnade.common.contracts.logits import Evaluation, Logits
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.protocols.fdml import Aggregate, Config, Evaluation, Logits
+from colonnade.common.protocols.fdml import Aggregate, Config
 from colonnade.server.aggregation.masked_sums import blinded
 from colonnade.server.aggregation.sums import Clear, evaluate_sums
 from colonnade.server.training.context import ServerContext

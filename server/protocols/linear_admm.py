@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from colonnade.common.contracts.logits import Evaluation, Logits
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.models import admm
-from colonnade.common.protocols.linear_admm import Config, Evaluation, Logits, Update
+from colonnade.common.protocols.linear_admm import Config, Update
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
 from colonnade.server.training.fusion.joint import LogitSum

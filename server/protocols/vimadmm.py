@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from colonnade.common.config.protocol import damping_factor
-from colonnade.common.contracts.embeddings import Evaluation
+from colonnade.common.contracts.embeddings import Embedding, Evaluation
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.models import admm
-from colonnade.common.protocols.vimadmm import Config, Embedding, Update
+from colonnade.common.protocols.vimadmm import Config, Update
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
 from colonnade.server.training.fusion.heads import party_heads

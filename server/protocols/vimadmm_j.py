@@ -7,9 +7,10 @@ from operator import attrgetter
 import torch
 
 from colonnade.common.config.protocol import damping_factor
+from colonnade.common.contracts.logits import Evaluation, Logits
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.models import admm
-from colonnade.common.protocols.vimadmm_j import Config, Evaluation, Logits, Signal, Update
+from colonnade.common.protocols.vimadmm_j import Config, Signal, Update
 from colonnade.server.aggregation.masked_sums import blinded
 from colonnade.server.aggregation.sums import Clear, evaluate_sums
 from colonnade.server.training.context import ServerContext
