@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from colonnade.common.config.members import ServerConfig as Server
     from colonnade.common.errors import ColonnadeError, ConfigError, DataError, MemberFailed
     from colonnade.common.version import VERSION as __version__  # noqa: N811
+    from colonnade.estimators import ColonnadeClassifier, ColonnadeRegressor
     from colonnade.runs import Run, load, simulate, up
     from colonnade.search.comparison.compared import Comparison, compare
     from colonnade.search.found import Search
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 accept_old_places()
 
 __all__ = [
+    "ColonnadeClassifier",
     "ColonnadeError",
+    "ColonnadeRegressor",
     "Comparison",
     "Config",
     "ConfigError",
@@ -47,7 +50,9 @@ __all__ = [
 ]
 
 _PLACES = {
+    "ColonnadeClassifier": ("colonnade.estimators", "ColonnadeClassifier"),
     "ColonnadeError": ("colonnade.common.errors", "ColonnadeError"),
+    "ColonnadeRegressor": ("colonnade.estimators", "ColonnadeRegressor"),
     "Comparison": ("colonnade.search.comparison.compared", "Comparison"),
     "Config": ("colonnade.common.config.members", "Config"),
     "ConfigError": ("colonnade.common.errors", "ConfigError"),
