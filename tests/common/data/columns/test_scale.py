@@ -148,3 +148,18 @@ def test_the_width_of_mostly_equal_amounts_is_that_of_the_others(zeros: float) -
     paid[: int(10_000 * zeros)] = 0
     bends = Scaler.fit("auto", paid, torch.arange(10_000)).bends
     assert bends is not None and 700 < bends.width.item() < 1500
+
+
+@pytest.mark.parametrize("values", [BYTES, TABLE, TABLE.float(), torch.arange(12.0).reshape(4, 3).t(), TABLE[:, :0]])
+def test_rows_of_columns_are_those_of_all_scaled_values(values: Tensor) -> None:
+    scaler = Scaler.fit("standard", values, TRAIN) if values.numel() else Scaler.none()
+    columns, expected = Columns(values, scaler), scaler.apply(values)
+    for rows in ([2, 0, 2], [1], []):
+        index = torch.tensor(rows, dtype=torch.int64)
+        assert torch.equal(columns[index], expected[index]) and columns[index].dtype == torch.float32
+
+
+@pytest.mark.parametrize("row", [-1, 3])
+def test_a_row_that_columns_lack_is_refused(row: int) -> None:
+    with pytest.raises(IndexError):
+        Columns(TABLE, Scaler.none())[torch.tensor([0, row])]
