@@ -6,7 +6,8 @@ The server and every party derive both from the federation's seed, so no index i
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from threading import Lock
 from typing import Protocol, Self, TypeVar
 
 import torch
@@ -16,7 +17,7 @@ from colonnade.common.config.run_options import RowsConfig
 from colonnade.common.errors import ConfigError, InputError
 
 _TEST_FRACTION = 0.2
-_EPOCHS = 8  # whose permutations are cached
+_MOST_KEPT, _BYTES_KEPT = 64, 1 << 26  # permutations, of which two are kept whatever their size
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,27 @@ def generator(*parts: object) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest))
 
 
+_kept: dict[tuple[int, int, int], Tensor] = {}  # (rows, seed, epoch), the last used last
+_keeping = Lock()
+
+
+def _permutation(rows: int, seed: int, epoch: int) -> Tensor:
+    """The order of an epoch, int32 or int64 (rows,). All members of a process share those used last: with `arrivals`,
+    parties are in several epochs at once.
+    """
+    with _keeping:
+        order = _kept.pop((rows, seed, epoch), None)
+        if order is None:
+            # The same numbers as of int64, in half the memory.
+            dtype = torch.int32 if rows <= torch.iinfo(torch.int32).max else torch.int64
+            most = max(2, min(_MOST_KEPT, _BYTES_KEPT // (rows * dtype.itemsize)))
+            while len(_kept) >= most:
+                del _kept[next(iter(_kept))]
+            order = torch.randperm(rows, dtype=dtype, generator=generator("batches", seed, epoch))
+        _kept[rows, seed, epoch] = order
+        return order
+
+
 @dataclass
 class Batches:
     """The batch B(t) of every round t, counted from 1. The last of an epoch may be smaller.
@@ -113,7 +135,6 @@ class Batches:
     batch: int
     seed: int = 0
     shuffle: bool = False
-    _orders: dict[int, Tensor] = field(default_factory=dict, init=False, repr=False)  # by epoch
 
     def __post_init__(self) -> None:
         if self.batch <= 0:
@@ -131,20 +152,12 @@ class Batches:
     def of(self, round: int) -> Tensor:
         """(b,) int64: the batch's positions within the training rows, b <= batch.
 
-        It depends on the arguments alone, not on earlier calls, and may share memory with other results: do not modify
-        it.
+        It depends on the arguments alone, not on earlier calls.
         """
         if round < 1:
             raise InputError(f"there is no batch for round {round}", hint="rounds are counted from 1")
         epoch, place = divmod(round - 1, self.per_epoch)
-        return self._order(epoch if self.shuffle else 0)[place * self.batch : (place + 1) * self.batch]
-
-    def _order(self, epoch: int) -> Tensor:
-        """An epoch's permutation. A few are cached: with `arrivals`, parties are in several epochs at once."""
-        if epoch not in self._orders:
-            if len(self._orders) == _EPOCHS:
-                del self._orders[next(iter(self._orders))]
-            draws = generator("batches", self.seed, epoch)
-            drawn = torch.randperm(self.rows, generator=draws) if self.shuffle else torch.arange(self.rows)
-            self._orders[epoch] = drawn
-        return self._orders[epoch]
+        first, end = place * self.batch, min((place + 1) * self.batch, self.rows)
+        if not self.shuffle:
+            return torch.arange(first, end)
+        return _permutation(self.rows, self.seed, epoch)[first:end].long()

@@ -1,8 +1,12 @@
+import gc
+from collections.abc import Iterable
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from torch.profiler import ProfilerActivity, profile
 
 from colonnade.common.config.run_options import RowsConfig
 from colonnade.common.data.rows import Batches, Partition, partition
@@ -144,3 +148,35 @@ def test_parties_may_be_in_many_epochs_at_once() -> None:
     rounds = [epoch * batches.per_epoch + 2 for epoch in (*range(20), *range(19, -1, -1), 3, 17, 3)]
     for round in rounds:
         assert torch.equal(batches.of(round), Batches(30, 7, seed=2, shuffle=True).of(round))
+
+
+def test_at_most_two_permutations_of_a_large_table_are_in_memory() -> None:
+    rows = 9_000_000  # 36 MB each
+    batches = Batches(rows, rows // 2, seed=1, shuffle=True)
+    for round in range(1, 9):
+        batches.of(round)
+    gc.collect()
+    sizes = [each.untyped_storage().nbytes() for each in gc.get_objects() if type(each) is torch.Tensor]
+    assert 0 < sum(size for size in sizes if size >= 4 * rows) <= 2 * 4 * rows
+
+
+def draws(rounds: Iterable[tuple[Batches, int]]) -> int:
+    """Draws of a permutation while these batches are read."""
+    with profile(activities=[ProfilerActivity.CPU]) as profiled:
+        for batches, round in rounds:
+            batches.of(round)
+    return sum(each.count for each in profiled.key_averages() if each.key == "aten::randperm")
+
+
+def test_members_of_a_process_draw_a_permutation_once() -> None:
+    parties = [Batches(1000, 100, seed=11, shuffle=True) for _ in range(20)]
+    in_three_epochs = [(party, round + 10 * (n % 3)) for round in range(1, 41) for n, party in enumerate(parties)]
+    assert draws(in_three_epochs) == 6 * draws([(Batches(1000, 100, seed=12, shuffle=True), 1)]) > 0
+
+
+def test_a_batch_may_be_changed_without_harm() -> None:
+    for shuffle in (True, False):
+        batches = Batches(10, 10, seed=13, shuffle=shuffle)
+        before = batches.of(1).clone()
+        batches.of(1).zero_()
+        assert torch.equal(batches.of(1), before)
