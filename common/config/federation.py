@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any, Literal
+from weakref import ReferenceType, ref
 
 from pydantic import BaseModel, Field, SerializeAsAny, field_validator, model_validator
 
@@ -42,11 +44,14 @@ STEPS = ("protocol.tau", "protocol.local_steps")
 
 
 # Runs begun before a key existed stored no hash for it: a key at the value that means the same has none.
-_NEWER = [
-    ("privacy.accounting", "renyi"), ("loss", ""), ("stop.metric", None), ("protocol.damping", "none"),
-    ("back_off", 0), ("privacy.predictions", 0), ("protocol.combine", "sum"), ("protocol.own", "exact"),
-    ("privacy.once", None), ("align_checks", "none"), ("blinding.recovery", "none"), ("public_start", False),
-]  # fmt: skip
+_NEWER: Mapping[str, Any] = {
+    "privacy.accounting": "renyi", "loss": "", "stop.metric": None, "protocol.damping": "none",
+    "back_off": 0, "privacy.predictions": 0, "protocol.combine": "sum", "protocol.own": "exact",
+    "privacy.once": None, "align_checks": "none", "blinding.recovery": "none", "public_start": False,
+}  # fmt: skip
+# Every party of a simulation asks for the hashes of one section, all and lasting ones. By identity: a copy with other
+# values is another section.
+_hashed: dict[int, tuple[ReferenceType[FederationConfig], dict[str, str], dict[str, str]]] = {}
 
 
 class FederationConfig(Section):
@@ -203,20 +208,32 @@ class FederationConfig(Section):
 
     def lasting_hashes(self) -> dict[str, str]:
         """`hashes` of the values that cannot change during a run: results depend on them, the run's length does not."""
-        # "parties" is the roster's order; "parties.NAME" is a fingerprint, which may be renewed.
-        hashes = self.hashes().items()
-        free = () if self.privacy is not None else STEPS
-        return {
-            key: h
-            for key, h in hashes
-            if key == "parties" or (key.split(".")[0] not in _MAY_CHANGE and key not in free)
-        }
+        return dict(self._both_hashes()[1])
 
     def hashes(self) -> dict[str, str]:
         """SHA-256 of every value by its dotted key, in hex, so that two ends can name the keys that differ."""
-        # The roster's order is a value too: it assigns columns to parties.
-        leaves = [leaf for leaf in _leaves(self) if leaf not in _NEWER] + [("parties", list(self.parties))]
-        return {key: hashlib.sha256(json.dumps(value).encode()).hexdigest() for key, value in leaves}
+        return dict(self._both_hashes()[0])
+
+    def _both_hashes(self) -> tuple[dict[str, str], dict[str, str]]:
+        number = id(self)
+        if (known := _hashed.get(number)) is None or known[0]() is not self:
+            # The roster's order is a value too: it assigns columns to parties.
+            leaves = [*_leaves(self), ("parties", list(self.parties))]
+            hashes = {
+                key: hashlib.sha256(json.dumps(value).encode()).hexdigest()
+                for key, value in leaves
+                if key not in _NEWER or value != _NEWER[key]
+            }
+            # "parties" is the roster's order; "parties.NAME" is a fingerprint, which may be renewed.
+            free = () if self.privacy is not None else STEPS
+            lasting = {
+                key: found
+                for key, found in hashes.items()
+                if key == "parties" or (key.split(".")[0] not in _MAY_CHANGE and key not in free)
+            }
+            gone = ref(self, lambda _: _hashed.pop(number, None))
+            known = _hashed[number] = gone, hashes, lasting
+        return known[1:]
 
 
 def _leaves(model: BaseModel) -> list[tuple[str, Any]]:

@@ -20,7 +20,7 @@ import hmac
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from itertools import count
 
@@ -80,11 +80,20 @@ class Session:
     rows: str = ""
 
     def transcript(self, *more: _Context) -> bytes:
-        """An unambiguous encoding of the session and of `more`."""
-        return json.dumps([self.federation, self.run, self.number, sorted(self.config.items()), *more]).encode()
+        """An unambiguous encoding of the session and of `more`: one JSON list."""
+        return self._encoded + (b", " + json.dumps(more).encode()[1:] if more else b"]")
+
+    @cached_property
+    def _encoded(self) -> bytes:
+        """The list without its end: of many parties it is long, and each pair of them needs it."""
+        return json.dumps([self.federation, self.run, self.number, sorted(self.config.items())]).encode()[:-1]
 
     def told(self) -> Parts:
         """All that the server has told a party of the session, in a fixed order."""
+        return self._told
+
+    @cached_property
+    def _told(self) -> Parts:
         told: dict[str, str | int] = {
             "section": hash_of_values({"": self.federation, **self.config}),
             "roster": hash_of_values(self.roster),

@@ -67,6 +67,8 @@ def parse(tree: dict[str, Any], overrides: tuple[str, ...] = (), *, begun: bool 
 
 def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
     """Dotted keys whose hashes differ, or that exist on one side only."""
+    if ours == theirs:  # of a thousand parties' sections the keys take long
+        return []
     return sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))
 
 

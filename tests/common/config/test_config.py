@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -313,6 +314,31 @@ def test_hashes_differ_in_exactly_the_values_that_do(values: dict[str, Any], dif
 )
 def test_hashes_are_equal_where_the_federation_is(values: dict[str, Any]) -> None:
     assert hashes(**values) == hashes()
+
+
+def test_a_copy_with_another_value_has_other_hashes() -> None:
+    section = parse(tree()).federation
+    before = section.hashes()
+    section.hashes().clear(), section.lasting_hashes().clear()
+    for deep in (False, True):
+        other, same = section.model_copy(update={"batch": 65}, deep=deep), section.model_copy(deep=deep)
+        assert differences(before, other.hashes()) == ["batch"]
+        assert differences(section.lasting_hashes(), other.lasting_hashes()) == ["batch"]
+        assert same.hashes() == section.hashes() == before
+    restored = pickle.loads(pickle.dumps(section)).model_copy(update={"seed": 1})
+    assert differences(before, restored.hashes()) == ["seed"]
+
+
+def test_a_section_in_the_memory_of_a_deleted_one_has_its_own_hashes() -> None:
+    section, addresses = parse(tree()).federation, set[int]()
+    expected = {batch: parse(tree(federation__batch=batch)).federation.hashes()["batch"] for batch in (65, 66)}
+    for turn in range(100):
+        batch = 65 + turn % 2
+        copy = section.model_copy(update={"batch": batch})
+        addresses.add(id(copy))
+        assert copy.hashes()["batch"] == copy.lasting_hashes()["batch"] == expected[batch]
+        del copy
+    assert len(addresses) < 100  # else nothing was shown
 
 
 # Files that `up` writes for every member.

@@ -89,6 +89,28 @@ def seals(parties: Parties) -> dict[str, Seals]:
     return everyone(parties.begin, parties.pins)
 
 
+# A session.
+
+
+def test_a_session_with_another_value_says_so() -> None:
+    """Also where the first one has been encoded before."""
+    SESSION.told(), SESSION.transcript("x")
+    for field in ("section", "run", "session"):
+        other = {
+            "section": replace(SESSION, config={**SESSION.config, "batch": "2"}),
+            "run": replace(SESSION, run="other"),
+            "session": replace(SESSION, number=SESSION.number + 1),
+        }[field]
+        assert [part for part, value in other.told().items() if value != SESSION.told()[part]] == [field]
+        assert other.transcript("x") != SESSION.transcript("x")
+
+
+def test_a_transcript_is_one_list() -> None:
+    for more in ((), ("a",), ("a", 3, "")):
+        head = [SESSION.federation, SESSION.run, SESSION.number, sorted(map(list, SESSION.config.items()))]
+        assert SESSION.transcript(*more) == json.dumps([*head, *more]).encode()
+
+
 # An undisturbed agreement.
 
 
