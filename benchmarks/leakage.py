@@ -5,8 +5,7 @@
 Runs `experiments/leakage/mnist.yaml` under every protocol, attacks the captures (docs/results/attacks.md), labels and
 inversion with one epoch and with all, and prints two tables in Markdown; the second has the slower attacks, on
 `left`, for fewer runs. Existing runs and attacks in FOLDER are reused. There is one seed: differences of a few per
-cent mean nothing. For two
-parties shares are averaged.
+cent mean nothing. For two parties shares are averaged.
 """
 
 from __future__ import annotations

@@ -1,0 +1,76 @@
+"""The site: its tabs, and the length of its pages."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+MOST_LINES, MOST_WORDS = 9000, 1500
+GENERATED = ("configuration.md", "reference/*", "results/*")
+"""Pages whose lines are not counted: those that are written from the code, and results."""
+MODELS_OF_TABLES = (
+    "encryption.md",
+    "protocols/secureboost.md",
+    "protocols/additive.md",
+    "protocols/hetero_lr.md",
+    "protocols/scorecard.md",
+)
+"""Likewise pages of trees and scores, which came after the bound was set."""
+LOOKED_UP = (
+    "errors.md",
+    "adversaries.md",
+    "attackers.md",
+    "members_that_lie.md",
+    "threat_model.md",
+    "protocols/vimadmm.md",
+    "protocols/fedvs.md",
+)
+"""Pages of rows that are looked up, which may have more words: references."""
+
+
+def pages(left_out: tuple[str, ...]) -> list[Path]:
+    return [page for page in DOCS.rglob("*.md") if not any(page.relative_to(DOCS).match(name) for name in left_out)]
+
+
+def words(text: str) -> int:
+    """Words, also of code: marks of tables and headings are none."""
+    return len([word for word in text.split() if re.search(r"\w", word)])
+
+
+def test_every_name_that_is_left_out_is_of_a_page() -> None:
+    for name in (*GENERATED, *MODELS_OF_TABLES, *LOOKED_UP):
+        assert list(DOCS.glob(name)), name
+
+
+def test_pages_have_no_more_lines_than_were_agreed() -> None:
+    lines = {page: page.read_text().count("\n") for page in pages((*GENERATED, *MODELS_OF_TABLES))}
+    assert sum(lines.values()) <= MOST_LINES, sorted(lines.items(), key=lambda item: -item[1])[:5]
+
+
+@pytest.mark.parametrize(
+    "page",
+    pages((*GENERATED, *MODELS_OF_TABLES, *LOOKED_UP)),
+    ids=lambda page: page.relative_to(DOCS).as_posix(),
+)
+def test_a_page_is_read_in_one_go(page: Path) -> None:
+    assert words(page.read_text()) < MOST_WORDS
+
+
+def tabs() -> list[str]:
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    return re.findall(r"^  - ([^:\n]+)", navigation, re.M)
+
+
+def test_the_site_has_six_tabs() -> None:
+    assert tabs() == ["Start", "Data teams", "Researchers", "Operations", "Security", "Reference"]
+
+
+def test_the_navigation_has_every_page_once() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    named = re.findall(r"([\w/]+\.md)$", navigation, re.M)
+    assert len(named) == len(set(named))
+    assert {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")} <= set(named)
