@@ -8,8 +8,8 @@ from rich.table import Table
 
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.explanation.findings import Findings
-from colonnade.reports.explanation.page import columns_of, sentences
 from colonnade.reports.explanation.trained import Trained
+from colonnade.reports.explanation.words import CHANCE, columns_of, headline, of_heads, sentences
 from colonnade.reports.explanation.write import write_explanation
 
 
@@ -25,12 +25,14 @@ def explain(run: Path, out: Path | None, sigma: float, keep: tuple[str, ...]) ->
 
 
 def _show(trained: Trained, found: Findings) -> None:
+    console.print(headline(found), style="bold", markup=False)
     columns = columns_of(found)
     table = Table("rank", "party", *(name for name, _ in columns))
     for rank, party in enumerate(found.ranked, 1):
         table.add_row(str(rank), party.name, *(say(party) for _, say in columns))
     console.print(table)
-    for sentence in sentences(trained, found):
+    heads = [of_heads(found)] if any(party.norm is not None for party in found.parties) else []
+    for sentence in (*sentences(trained, found), CHANCE, *heads):
         console.print(sentence, markup=False)
 
 

@@ -12,9 +12,10 @@ training adds in a few epochs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,14 +26,27 @@ from colonnade.client.training.local import Local
 from colonnade.common.data.columns.noise import add_gaussian
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
+from colonnade.common.run.json_lines import read_lines
+from colonnade.reports.explanation.resampling import Metric, Numbers, interval, metric_of, resampled
 from colonnade.reports.explanation.trained import Trained
-from colonnade.server.training.trees.forest import Forest
+from colonnade.reports.records.ledgers import read_books_of
 from colonnade.server.training.trees.score_sum import ScoreSum
 
-Value = Callable[[Sequence[Tensor]], tuple[float, float]]
+
+@dataclass(frozen=True)
+class ModelScore:
+    """A model on the measured rows: the measure, the mean loss, and the measure of resamples of the rows."""
+
+    value: float
+    loss: float
+    metric: Metric
+
+
+Value = Callable[[Sequence[Tensor]], ModelScore]
 
 RANKED = 4
 """Parties, at least, whose ranks are compared."""
+_ROUNDING = 1e-9  # of a mean over orders
 SHUFFLES = 5
 """Orders of the rows, whose mean stands for a forest without a party."""
 
@@ -50,6 +64,9 @@ class PartyFindings:
         gain: of its splits in a forest, as a share of all parties'.
         splits: nodes of a forest that ask it.
         size: mean distance of its scores in an additive model from their mean.
+        lost: the measure that is lost without it, on resamples of the rows, float64 (resamples,); None if unknown.
+        sent: bytes of tensors that left it in the run; None without its ledger.
+        awaited: seconds that the others waited for it, over all rounds of which it was the slowest.
     """
 
     name: str
@@ -61,6 +78,19 @@ class PartyFindings:
     gain: float | None = None
     splits: int | None = None
     size: float | None = None
+    lost: Numbers | None = field(default=None, repr=False, compare=False)
+    sent: int | None = None
+    awaited: float = 0.0
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Between which the measure that is lost lies in 95% of the resamples."""
+        return None if self.lost is None else interval(self.lost)
+
+    @property
+    def told(self) -> bool:
+        """True if what is lost without it can be told from chance: the whole interval is above 0."""
+        return self.interval is not None and self.interval[0] > _ROUNDING
 
     @property
     def growth(self) -> float | None:
@@ -79,6 +109,7 @@ class Findings:
         sigma: standard deviation of the noise, in units of the scaled features.
         clean: the measure with all parties and no noise.
         parties: in roster order.
+        draws: `clean` on resamples of the rows.
     """
 
     part: str
@@ -88,6 +119,16 @@ class Findings:
     sigma: float
     clean: float
     parties: tuple[PartyFindings, ...]
+    draws: Numbers | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Of the measure with all parties, over resamples of the rows."""
+        return None if self.draws is None else interval(self.draws)
+
+    def apart(self, one: PartyFindings, other: PartyFindings) -> bool:
+        """True if one party's loss is larger than another's by more than chance."""
+        return one.lost is not None and other.lost is not None and interval(one.lost - other.lost)[0] > _ROUNDING
 
     @property
     def importance(self) -> list[float]:
@@ -139,46 +180,75 @@ def measure(trained: Trained, sigma: float, progress: Callable[[str], object] = 
     rows = torch.cat(trained.server.schedule.blocks(part))
     labels, measure_name = trained.server.labels[rows], _measure(trained, rows)
     value = partial(_value, trained, measure_name, labels)
+    embeddings: dict[str, Tensor] = {}
+    without: dict[str, list[ModelScore]] = {}
+    noised: dict[str, float] = {}
     with torch.no_grad():
-        if (forest := trained.forest) is not None:
-            sides = [trained.splits[name].of_rows(rows) for name in trained.names]
-            parties = tuple(_of_forest(trained, forest, sides, value, progress))
-            return Findings(part, measure_name, labels, {}, sigma, value(sides)[0], parties)
-        if isinstance(trained.joint, ScoreSum):
-            scores = [trained.locals[name].of_rows(trained.clients[name].features, rows) for name in trained.names]
-            parties = tuple(_of_scores(trained, scores, value, progress))
-            return Findings(part, measure_name, labels, {}, sigma, value(scores)[0], parties)
-        own = {name: trained.locals[name] for name in trained.names}
-        embeddings = {name: _embeddings(trained.clients[name], own[name], part) for name in trained.names}
-        sent = [own[name].answer(embeddings[name]) for name in trained.names]
-        found = []
+        if trained.forest is not None:
+            said = [trained.splits[name].of_rows(rows) for name in trained.names]
+        elif isinstance(trained.joint, ScoreSum):
+            said = [trained.locals[name].of_rows(trained.clients[name].features, rows) for name in trained.names]
+        else:
+            own = trained.locals
+            embeddings = {name: _embeddings(trained.clients[name], own[name], part) for name in trained.names}
+            said = [own[name].answer(embeddings[name]) for name in trained.names]
         for index, name in enumerate(trained.names):
             progress(name)
-            noisy = own[name].answer(_embeddings(trained.clients[name], own[name], part, sigma))
-            missing, loss = value(_with(sent, index, sent[index].mean(0, keepdim=True).expand_as(sent[index])))
-            norm, first = _norm(trained.heads, index), _norm(trained.first_heads, index)
-            found.append(PartyFindings(name, norm, first, value(_with(sent, index, noisy))[0], missing, loss))
-        return Findings(part, measure_name, labels, embeddings, sigma, value(sent)[0], tuple(found))
+            if embeddings:
+                noisy = own[name].answer(_embeddings(trained.clients[name], own[name], part, sigma))
+                mean = said[index].mean(0, keepdim=True).expand_as(said[index])
+                noised[name] = value(_with(said, index, noisy)).value
+                without[name] = [value(_with(said, index, mean))]
+            else:
+                without[name] = _shuffled(trained, said, index, value)
+        clean = value(said)
+    each = [[clean.metric], *([one.metric for one in found] for found in without.values())]
+    draws = resampled(each, len(rows), trained.config.federation.seed)
+    costs, more = _costs(trained), _of_model(trained, said)
+    parties = tuple(
+        PartyFindings(
+            name, _norm(trained.heads, index), _norm(trained.first_heads, index), noised.get(name),
+            _mean(without[name]), sum(one.loss for one in without[name]) / len(without[name]),
+            lost=draws[0] - draws[index + 1], **costs[name], **more[name],
+        )
+        for index, name in enumerate(trained.names)
+    )  # fmt: skip
+    return Findings(part, measure_name, labels, embeddings, sigma, clean.value, parties, draws[0])
 
 
-def _value(trained: Trained, name: str, labels: Tensor, parts: Sequence[Tensor]) -> tuple[float, float]:
+def _value(trained: Trained, name: str, labels: Tensor, parts: Sequence[Tensor]) -> ModelScore:
     """The measure of this name, and the loss."""
     score = trained.server.score()
     score.add(trained.logits(parts), labels)
     metrics = {**score.metrics, **score.some({name} - set(score.metrics))}
-    return metrics.get(name, math.nan), metrics["loss"]
+    return ModelScore(metrics.get(name, math.nan), metrics["loss"], metric_of(name, *score.arrays()))
 
 
-def _of_forest(
-    trained: Trained, forest: Forest, sides: Sequence[Tensor], value: Value, progress: Callable[[str], object]
-) -> Iterator[PartyFindings]:
-    used = [forest.used(party) for party in range(len(sides))]
-    total = sum(float(gains.sum()) for _, gains in used) or 1.0
-    for index, (name, (times, gains)) in enumerate(zip(trained.names, used, strict=True)):
-        progress(name)
-        missing, loss = _shuffled(trained, sides, index, value)
-        share = float(gains.sum()) / total
-        yield PartyFindings(name, None, None, None, missing, loss, gain=share, splits=int(times.sum()))
+def _costs(trained: Trained) -> dict[str, dict[str, Any]]:
+    """What each party cost the run, as far as its ledger and the server's events say."""
+    waited = dict.fromkeys(trained.names, 0.0)
+    for event in read_lines(trained.folder.events):
+        slow = event.get("slowest") or {}
+        if slow.get("party") in waited:
+            waited[slow["party"]] += slow["seconds"]
+    books = {name: read_books_of(trained.folder.party(name).ledger) for name in trained.names}
+    sent = {name: sum(book.bytes for book in own.values()) if own else None for name, own in books.items()}
+    return {name: {"sent": sent[name], "awaited": waited[name]} for name in trained.names}
+
+
+def _of_model(trained: Trained, said: Sequence[Tensor]) -> dict[str, dict[str, Any]]:
+    """What a forest's splits gain, or the size of the scores of shapes."""
+    if (forest := trained.forest) is not None:
+        used = [forest.used(party) for party in range(len(said))]
+        total = sum(float(gains.sum()) for _, gains in used) or 1.0
+        return {
+            name: {"gain": float(gains.sum()) / total, "splits": int(times.sum())}
+            for name, (times, gains) in zip(trained.names, used, strict=True)
+        }
+    if isinstance(trained.joint, ScoreSum):
+        sizes = [(scores - scores.mean(0)).abs().mean().item() for scores in said]
+        return {name: {"size": size} for name, size in zip(trained.names, sizes, strict=True)}
+    return {name: {} for name in trained.names}
 
 
 def without_columns(trained: Trained, party: str) -> dict[str, float]:
@@ -199,19 +269,9 @@ def without_columns(trained: Trained, party: str) -> dict[str, float]:
         return torch.from_numpy(np.packbits(shuffled, axis=1))
 
     return {
-        column: _shuffled(trained, sides, place, value, partial(without, column))[0]
+        column: _mean(_shuffled(trained, sides, place, value, partial(without, column)))
         for column in dict.fromkeys(columns.tolist())
     }
-
-
-def _of_scores(
-    trained: Trained, scores: Sequence[Tensor], value: Value, progress: Callable[[str], object]
-) -> Iterator[PartyFindings]:
-    for index, name in enumerate(trained.names):
-        progress(name)
-        missing, loss = _shuffled(trained, scores, index, value)
-        size = (scores[index] - scores[index].mean(0)).abs().mean().item()
-        yield PartyFindings(name, None, None, None, missing, loss, size=size)
 
 
 def _shuffled(
@@ -220,8 +280,8 @@ def _shuffled(
     index: int,
     value: Value,
     shuffle: Callable[[Tensor], Tensor] | None = None,
-) -> tuple[float, float]:
-    """The mean measure and loss, over some orders, where what a party says of the rows is shuffled over them.
+) -> list[ModelScore]:
+    """The model in some orders, where what a party says of the rows is shuffled over them.
 
     Args:
         shuffle: what it says in an order of the rows; all of it in that order by default.
@@ -229,9 +289,11 @@ def _shuffled(
     said = shuffle or (lambda order: parts[index][order])
     draws = generator("explain", trained.config.federation.seed, trained.names[index])
     orders = [torch.randperm(len(parts[index]), generator=draws) for _ in range(SHUFFLES)]
-    found = torch.tensor([value(_with(parts, index, said(order))) for order in orders], dtype=torch.float64)
-    missing, loss = (found.sum(0) / SHUFFLES).tolist()
-    return missing, loss
+    return [value(_with(parts, index, said(order))) for order in orders]
+
+
+def _mean(several: Sequence[ModelScore]) -> float:
+    return sum(one.value for one in several) / len(several)
 
 
 def _with(parts: Sequence[Tensor], index: int, instead: Tensor) -> list[Tensor]:

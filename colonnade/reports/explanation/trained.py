@@ -39,6 +39,7 @@ class Trained:
     """A run's model in its parts.
 
     Attributes:
+        folder: of the run.
         base: folder that paths in the config are relative to.
         round: of the model.
         summary: content of summary.json.
@@ -49,6 +50,7 @@ class Trained:
         first_heads: `heads` before the first round.
     """
 
+    folder: RunFolder
     config: Config
     base: Path
     round: int
@@ -93,7 +95,7 @@ def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
     begun = begun and [head.clone() for head in begun]
     ctx.restore(round, states[SERVER])
     joint = (FORESTS if protocol.name in FORESTS else JOINT)[protocol.name](ctx, protocol)
-    trained = Trained(config, base, round, summary, ctx, joint)
+    trained = Trained(run, config, base, round, summary, ctx, joint)
     own = [_open_party(trained, run, name, states[name]) for name in trained.names]
     if isinstance(joint, Decided):
         return trained

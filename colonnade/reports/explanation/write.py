@@ -27,9 +27,10 @@ from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.explanation import keep as keeping
 from colonnade.reports.explanation.findings import Findings, measure, without_columns
 from colonnade.reports.explanation.keep import Keep
-from colonnade.reports.explanation.page import Maps, html, numbers
+from colonnade.reports.explanation.page import Maps, html
 from colonnade.reports.explanation.shapes_page import shapes_html
 from colonnade.reports.explanation.trained import Trained, open_run
+from colonnade.reports.explanation.words import numbers
 
 Say = Callable[[str], object]
 

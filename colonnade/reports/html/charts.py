@@ -289,8 +289,9 @@ def _dot(bar: Bar, place: Callable[[float], float]) -> str:
 def _whisker(bar: Bar, place: Callable[[float], float]) -> str:
     if bar.low is None or bar.high is None:
         return ""
-    stroke = "mark" if bar.value == 0 else f"s{(bar.colour - 1) % COLOURS + 1}"
-    return f'<line class="{stroke}" stroke-width="2" x1="{place(bar.low)}%" x2="{place(bar.high)}%" y1="50%" y2="50%"/>'
+    low, high = place(bar.low), place(bar.high)
+    ends = "".join(f'<line class="whisker" x1="{at}%" x2="{at}%" y1="32%" y2="68%"/>' for at in (low, high))
+    return f'<line class="whisker" x1="{low}%" x2="{high}%" y1="50%" y2="50%"/>{ends}'
 
 
 def _feet(
@@ -351,6 +352,30 @@ def _cell(corner: Point, side: int, number: int, share: float, right: bool) -> s
     small = ' font-size="9"' if len(str(number)) * _LETTER > side - 2 else ""
     words = f'<text class="count" x="{x + side / 2:.1f}" y="{y + side / 2 + 4:.1f}" text-anchor="middle"{small}>'
     return f"{shape}{words}{number}</text>"
+
+
+def point_map(groups: Mapping[str, Sequence[Point]], *, title: str, side: int = 320) -> Html:
+    """Dots on a plane without axes, in a colour a group, whose name stands at its middle.
+
+    Args:
+        groups: points by name.
+        title: text alternative.
+        side: width and height in pixels.
+    """
+    every = [point for points in groups.values() for point in points]
+    (left, right), (low, high) = (
+        (min(values, default=0.0), max(values, default=1.0))
+        for values in ([x for x, _ in every], [y for _, y in every])
+    )
+    plane = _Area((left, right), (low, high), 8, side - 8, 8, side - 8)
+    parts, names = [], []
+    for number, (name, points) in enumerate(groups.items()):
+        places = [plane.place(point) for point in points]
+        dots = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in places)
+        parts.append(f'<path class="s{number % COLOURS + 1} dots" d="{dots}"/>')
+        x, y = (sorted(values)[len(values) // 2] for values in zip(*places, strict=True))
+        names.append(f'<text class="name" x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle">{written(name)}</text>')
+    return svg((side, side), parts + names, title=title, kind="map")
 
 
 def svg(size: tuple[int, int], parts: Sequence[str], *, title: str, about: str = "", kind: str = "curves") -> Html:

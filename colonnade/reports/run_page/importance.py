@@ -11,7 +11,8 @@ from urllib.parse import quote
 from colonnade.common.run.json_values import is_number
 from colonnade.common.run.numbers import plain
 from colonnade.common.run.run_folder import RunFolder
-from colonnade.reports.html.frame import section, table
+from colonnade.reports.html.charts import Axis, Bar, row_chart
+from colonnade.reports.html.frame import folded, section, table
 from colonnade.reports.html.markup import Html, tag
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.words import listed, percent
@@ -26,6 +27,7 @@ _MEASURES = {"accuracy": "accuracy", "auc": "AUC", "balanced_accuracy": "balance
 _COLUMNS = {"missing": "{} without it", "noised": "{}, its data noised", "norm": "norm of its head",
             "growth": "growth of the norm", "gain": "gain of its splits", "splits": "its splits",
             "size": "mean size of its scores"}  # fmt: skip
+_PLAIN = ("auc", "r2")  # no shares
 _LOST = "drop_missing"
 _HEADS = "A head's norm and its growth (over the norm before the first round) rank nobody: see docs/explain.md."
 _ZEROS = "An earlier version measured it, with zeros in place of what a party sends; run `colonnade explain` again."
@@ -56,31 +58,42 @@ def importance(run: RecordedRun, beside: Path | None) -> Html:
     said = f"By the {_MEASURES[measure]} that is lost without them, from most to least: {listed(names, 10)}."
     if max(drops.values()) <= 0:
         said = f"No party is needed by itself: without any one of them the {_MEASURES[measure]} does not fall."
-    notes = [said, *([] if found.get("without") in ("mean", "shuffled") else [_ZEROS])]
+    told = found.get("said")
+    notes = [said, *([told] if isinstance(told, str) else [])]
+    notes += [] if found.get("without") in ("mean", "shuffled") else [_ZEROS]
     if any(_number(one.get("norm")) is not None for one in parties.values()):
         notes.append(_HEADS)
     page = RunFolder(run.folder).explained_page
     more = Html()
     if beside is not None and page.is_file():
         more = tag("p", "All about it: ", tag("a", page.name, href=quote(os.path.relpath(page, beside))))
-    return section(_TITLE, *(tag("p", note) for note in notes), _table(names, drops, parties, measure), more)
+    return section(
+        _TITLE, *(tag("p", note) for note in notes), _chart(names, drops, parties, measure),
+        folded("All numbers", _table(names, parties, measure)), more,
+    )  # fmt: skip
 
 
-def _table(names: Sequence[str], drops: Mapping[str, float], parties: Mapping[str, Any], measure: str) -> Html:
-    most = max(*drops.values(), 1e-9)
+def _chart(names: Sequence[str], drops: Mapping[str, float], parties: Mapping[str, Any], measure: str) -> Html:
+    """A bar from 0 for each party, with its interval if the file has one."""
+
+    def say(value: float) -> str:
+        return f"{value:.4f}" if measure in _PLAIN else f"{100 * value:.2f}"
+
+    bars = []
+    for name in names:
+        ends = parties[name].get("interval")
+        low, high = (_number(ends[0]), _number(ends[1])) if isinstance(ends, list) and len(ends) == 2 else (None, None)
+        bars.append(Bar(name, drops[name], say(drops[name]), low, high, 6 if parties[name].get("told") is False else 1))
+    unit = "" if measure in _PLAIN else "points of "
+    caption = f"{unit}{_MEASURES[measure]} lost without the party, with what chance may make of it"
+    return row_chart(bars, Axis("", say), caption=caption[:1].upper() + caption[1:])
+
+
+def _table(names: Sequence[str], parties: Mapping[str, Any], measure: str) -> Html:
     known = [key for key in _COLUMNS if any(_value(parties[name], key) is not None for name in names)]
-    rows = [
-        (name, _bar(max(drops[name], 0.0) / most), *(_said(key, _value(parties[name], key), measure) for key in known))
-        for name in names
-    ]
-    words = _MEASURES[measure]
-    heads = ("party", f"{words} lost without it", *(_COLUMNS[key].format(words) for key in known))
-    return table(heads, rows, words=(0, 1), caption="By what is lost without a party, the most first")
-
-
-def _bar(share: float) -> Html:
-    shape = f'<rect class="here" width="{100 * share:.1f}" height="10"/>'
-    return Html(f'<svg class="strip" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{shape}</svg>')
+    rows = [(name, *(_said(key, _value(parties[name], key), measure) for key in known)) for name in names]
+    heads = ("party", *(_COLUMNS[key].format(_MEASURES[measure]) for key in known))
+    return table(heads, rows, caption="By what is lost without a party, the most first")
 
 
 def _value(party: Mapping[str, Any], key: str) -> object:
@@ -91,7 +104,7 @@ def _said(key: str, value: object, measure: str) -> str:
     number = _number(value)
     if number is None:
         return "-"
-    share = key == "gain" or (key in ("noised", "missing") and measure not in ("auc", "r2"))
+    share = key == "gain" or (key in ("noised", "missing") and measure not in _PLAIN)
     return percent(number) if share else plain(number)
 
 

@@ -8,7 +8,6 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 from sklearn.datasets import make_classification
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, r2_score, roc_auc_score
 from torch import Tensor
 
 from colonnade import simulate
@@ -35,13 +35,16 @@ from colonnade.common.run.run_folder import STAMP
 from colonnade.reports.explanation import trained as opening
 from colonnade.reports.explanation.findings import Findings, PartyFindings, measure
 from colonnade.reports.explanation.keep import Keep, reduced
-from colonnade.reports.explanation.page import bars, numbers, sentences
+from colonnade.reports.explanation.resampling import interval, metric_of, resampled
 from colonnade.reports.explanation.trained import open_run
+from colonnade.reports.explanation.words import headline, numbers, second_opinion, sentences
 from colonnade.reports.explanation.write import flatten_map
+from colonnade.reports.html.charts import Axis, Bar, row_chart
 from colonnade.reports.html.curves import HEIGHT, WIDTH, coloured, curves
 from colonnade.server.protocols import ACTIVE, JOINT
 from colonnade.simulation.outcome import Outcome
 from tests.cli.data.test_wrong_input import run
+from tests.cli.read.reports import Page
 from tests.cli.run.test_up import summary_of
 from tests.cli.run.test_up import write as write_file
 from tests.support.federation import config, federate
@@ -199,19 +202,20 @@ def test_the_command_writes_a_page_that_needs_nothing_else(
     left = leave_behind(tmp_path / "run", cfg, federate(cfg, save=True))
     code, said = run(monkeypatch, capfd, "explain", left, "--out", out, "--keep", "top:50%")
     assert code == 0, said
-    page, result = (out / "explain.html").read_text(), json.loads((out / "explain.json").read_text())
-    tags: list[tuple[str, dict[str, str | None]]] = []
-
-    class Reader(HTMLParser):
-        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            tags.append((tag, dict(attrs)))
-
-    Reader().feed(page)
-    assert sum(tag == "svg" for tag, _ in tags) == 6 and sum(tag == "tr" for tag, _ in tags) == 5
-    assert not any({"src", "href"} & set(attrs) or tag == "script" for tag, attrs in tags)
-    maps = page[page.index('class="maps"') :]
-    assert len(re.findall("<use [^>]*style=", maps)) == 3 * result["rows"]
-    assert "opened on one machine" in page and "rank nobody" in page and "does not begin at 0" not in page
+    text, result = (out / "explain.html").read_text(), json.loads((out / "explain.json").read_text())
+    page = Page(text)
+    assert not any({"src", "href"} & set(attrs) or tag == "script" for tag, attrs in page.tags)
+    assert result["said"] in page.words and "opened on one machine" in page.words and "rank nobody" in page.words
+    dots = sum(str(attrs["d"]).count("M") for tag, attrs in page.tags if attrs.get("class", "").endswith(" dots"))  # type: ignore[union-attr]
+    assert dots == 3 * result["rows"]
+    lost = {name: 100 * party["drop_missing"] for name, party in result["parties"].items()}
+    chart = [row for row in page.rows if row and row[0] in lost][: len(lost)]
+    assert [row[0] for row in chart] == result["ranked"]
+    assert [float(row[2]) for row in chart] == pytest.approx([lost[name] for name in result["ranked"]], abs=6e-3)
+    for name, party in result["parties"].items():
+        low, high = party["interval"]
+        assert low <= party["drop_missing"] <= high and party["told"] == (low > 0)
+        assert party["bytes"] is None or name in page.words
     assert result["round"] == result["rounds"] == 12 and result["value"] == pytest.approx(result["reported"])
     kept = load(out / "keep-top-2.yaml")
     assert set(kept.federation.names) == set(result["ranked"][:2])
@@ -287,18 +291,76 @@ def test_curves_keep_to_their_span_and_end_at_the_edges() -> None:
     assert "<a>" not in picture and "&lt;a&gt;" in picture and ">4 s<" in picture
 
 
-def test_bars_stand_on_their_floor_and_names_are_escaped() -> None:
-    picture = bars(["<a>", "b"], [2.0, -1.0], str, ends=("<a>", "b"))
+def test_bars_begin_at_0_and_names_are_escaped() -> None:
+    bars = [Bar("<a>", 2.0, "2", 1.5, 2.5), Bar("b", -1.0, "-1")]
+    picture = row_chart(bars, Axis("", str, span=(-1.5, 2.5)), caption="lost")
     assert "<a>" not in picture and "&lt;a&gt;" in picture
-    above, below = (_height(picture, fill) for fill in ("#0b8a63", "#c8553d"))
-    assert above == pytest.approx(2 * below, rel=0.01)
+    (first, wide), (second, half) = (
+        (float(x), float(width)) for x, width in re.findall(r'<rect [^>]*x="([\d.]+)%" width="([\d.]+)%"', picture)
+    )
+    assert first == pytest.approx(second + half) and wide == pytest.approx(2 * half)
 
 
-def _height(picture: str, fill: str) -> float:
-    """The width of the bar of this colour."""
-    (path,) = re.findall(f'<path d="([^"]*)"[^>]*style="fill: {fill}"', picture)
-    places = [float(y) for y in re.findall(r"[ML] \S+ (\S+)", path)]
-    return max(places) - min(places)
+@pytest.mark.parametrize("name", ["accuracy", "balanced_accuracy", "auc", "r2"])
+def test_a_resample_is_measured_as_if_its_rows_were_repeated(name: str) -> None:
+    draws = np.random.default_rng(0)
+    counts, classes = draws.poisson(1, 80), 2 if name == "auc" else 3
+    said, truth = draws.dirichlet(np.ones(classes), 80).round(2), draws.integers(0, classes, 80)
+    if name == "r2":
+        said, truth = 1e4 + draws.normal(size=(80, 2)), 1e4 + draws.normal(size=(80, 2))
+    rows = np.repeat(np.arange(80), counts)
+    measures = {
+        "accuracy": lambda y, p: accuracy_score(y, p.argmax(1)), "auc": lambda y, p: roc_auc_score(y, p[:, 1]),
+        "balanced_accuracy": lambda y, p: balanced_accuracy_score(y, p.argmax(1)), "r2": r2_score,
+    }  # fmt: skip
+    (found,) = metric_of(name, said, truth)(counts[None].astype(float))
+    assert found == pytest.approx(measures[name](truth[rows], said[rows]))
+
+
+def test_an_interval_of_a_difference_is_that_of_paired_rows() -> None:
+    """1.96 standard errors of the mean difference: much less than of two independent accuracies."""
+    draws = np.random.default_rng(1)
+    with_it = draws.random(2000) < 0.9
+    without = with_it & (draws.random(2000) < 0.95)
+    found = [metric_of("accuracy", np.eye(2)[hits.astype(int)], np.ones(2000)) for hits in (with_it, without)]
+    twice = [resampled([[one] for one in found], 2000, 7) for _ in range(2)]
+    assert np.array_equal(*twice)
+    low, high = interval(twice[0][0] - twice[0][1])
+    each = with_it.astype(float) - without
+    error = 1.96 * each.std() / np.sqrt(2000)
+    assert (low, high) == (
+        pytest.approx(each.mean() - error, abs=error / 8),
+        pytest.approx(each.mean() + error, abs=error / 8),
+    )
+
+
+def worth(**parties: tuple[float, int]) -> Findings:
+    """Losses of parties that are known to a hundredth, and bytes that they sent."""
+    spread = np.linspace(-0.01, 0.01, 1000)
+    made = [
+        PartyFindings(name, 1.0, 1.0, 0.9, 0.9 - lost, 0.0, lost=lost + spread, sent=sent)
+        for name, (lost, sent) in parties.items()
+    ]
+    return Findings("test", "accuracy", torch.zeros(50), {}, 1.0, 0.9, tuple(made), 0.9 + spread)
+
+
+def test_the_headline_says_who_is_worth_the_cost_and_what_is_chance() -> None:
+    said = headline(worth(bank=(0.3, 10), shop=(0.1, 10), post=(0.005, 20)))
+    assert said.startswith("bank is worth most: without it the accuracy falls from 90.00% to 60.00%, for 25% of what")
+    assert "post (with 50% of the bytes) adds nothing told from chance" in said and "shop" not in said
+    assert "shop gives most for its bytes" in headline(worth(bank=(0.3, 100), shop=(0.2, 10)))
+    alike = worth(bank=(0.3, 1), shop=(0.3, 1))
+    tied = replace(alike, parties=(alike.parties[0], replace(alike.parties[1], lost=alike.parties[1].lost[::-1])))
+    assert "(shop cannot be told from it)" in headline(tied)
+    assert headline(worth(bank=(0.0, 1), shop=(0.001, 1))).startswith("No party's loss can be told from chance")
+
+
+def test_whether_the_heads_agree_is_said() -> None:
+    found = worth(a=(0.4, 1), b=(0.3, 1), c=(0.2, 1), d=(0.1, 1))
+    grown = [replace(party, norm=2.0 - place / 10) for place, party in enumerate(found.parties)]
+    for parties, agrees in ((grown, True), ([replace(p, norm=4 - p.norm) for p in grown], False)):  # type: ignore[operator]
+        title, verdict, _ = second_opinion(replace(found, parties=tuple(parties))) or ("", None, "")
+        assert title == "Growth of the heads' norms" and verdict is agrees
 
 
 def findings(*noised: float) -> Findings:
@@ -342,7 +404,9 @@ def test_a_party_of_mere_noise_is_last_whatever_its_scale(tmp_path: Path, scale:
     section = run.report().read_text()
     assert f"from most to least: {', '.join(found['ranked'])}." in section
     page = (tmp_path / "run" / "explain.html").read_text()
-    assert "The most important is strong" in page and "rank nobody" in page
+    assert "strong is worth most" in page and "rank nobody" in page
+    told = {name: party["told"] for name, party in found["parties"].items()}
+    assert told["strong"] and not told["noise"] and "noise (with" in found["said"]
 
 
 def test_rank_correlation() -> None:

@@ -19,8 +19,8 @@ from colonnade.common.data.sources import encoding, load_features
 from colonnade.common.parsing.file import parse
 from colonnade.reports.card import markdown
 from colonnade.reports.explanation.findings import measure
-from colonnade.reports.explanation.page import numbers
 from colonnade.reports.explanation.trained import open_run
+from colonnade.reports.explanation.words import numbers
 from colonnade.reports.explanation.write import write_explanation
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.page import html
@@ -99,7 +99,7 @@ def test_names_and_cuts_are_in_the_partys_own_file_alone(finished: Case, tmp_pat
     page = (tmp_path / "explain.html").read_text()
     found = page + (tmp_path / "explain.json").read_text()
     assert not any(word in found for word in ("colour", "age <", "green")) and "noised" not in page
-    assert "what a party says of the rows is shuffled" in page and "Gain of each party" in page
+    assert "what a party says of the rows is shuffled" in page and "gain of all splits" in page
     own = json.loads((tmp_path / "parties" / "shop" / "explain.json").read_text())
     assert {one["column"] for one in own["columns"]} == {"age", "colour"}
     assert [split["number"] for split in own["splits"]] == list(range(len(outcome.server.state["forest"].records[0])))

@@ -18,8 +18,8 @@ from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import encoding, load_features
 from colonnade.common.parsing.file import parse
 from colonnade.reports.explanation.findings import measure
-from colonnade.reports.explanation.page import numbers
 from colonnade.reports.explanation.trained import Trained, open_run
+from colonnade.reports.explanation.words import numbers
 from colonnade.reports.explanation.write import write_explanation
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.outcome import Outcome
@@ -67,7 +67,7 @@ def test_names_and_points_are_in_the_partys_own_file_alone(finished: Case, tmp_p
     explained = write_explanation(folder, tmp_path)
     page = (tmp_path / "explain.html").read_text()
     assert not any(word in page + (tmp_path / "explain.json").read_text() for word in ("colour", "green"))
-    assert "mean size of its scores" in page and "what a party says of the rows is shuffled" in page
+    assert "Mean distance of its scores" in page and "what a party says of the rows is shuffled" in page
     own = json.loads((tmp_path / "parties" / "shop" / "explain.json").read_text())
     assert {one["column"] for one in own["columns"]} == {"age", "colour"}
     assert [one["columns"] for one in own["pairs"]] == [["age", "colour"]]
