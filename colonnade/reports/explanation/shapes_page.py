@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.client.training.trees.pairs import COARSE
-from colonnade.reports.html.curves import colour
-from colonnade.reports.html.frame import frame, section
-from colonnade.reports.html.markup import Html, tag
-from colonnade.reports.plots import GREY, picture
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from colonnade.reports.html.charts import COLOURS, Axis, Bar, Trend, label, line_chart, row_chart, svg
+from colonnade.reports.html.markup import Html, written
+from colonnade.reports.html.page import render, tile
+from colonnade.reports.words import counted, listed
 
 _MOST = 30  # pictures
 _WORDS = 10  # a picture, the most frequent ones
-_SIZE, _MARKS, _LETTERS = (270, 210), 3, 14
+_CELL = 26  # pixels
+_TEMPLATES = Path(__file__).parent / "templates"
 
 Shape = Mapping[str, Any]
-
-_SAID = """What a value adds to the scores, less the mean over the training rows: 0 is a column that tells nothing of a
-row. All pictures have one scale, the most important column first. Numbers are drawn by bin: a step is a bin, so that
-the axis is wide where many rows are; its marks are cuts between bins. In a pair blue adds and red takes away."""
 
 
 def shapes_html(title: str, columns: Sequence[Shape], pairs: Sequence[Shape]) -> str:
@@ -35,23 +29,45 @@ def shapes_html(title: str, columns: Sequence[Shape], pairs: Sequence[Shape]) ->
     Args:
         columns, pairs: as of `ShapeSum.described`, the most important first.
     """
-    drawn = [(one["column"], one) for one in columns] + [(" x ".join(one["columns"]), one) for one in pairs]
-    drawn = sorted((one for one in drawn if one[1]["importance"]), key=lambda named: -named[1]["importance"])
+    named = [(one["column"], one) for one in columns] + [(" x ".join(one["columns"]), one) for one in pairs]
+    drawn = sorted((one for one in named if one[1]["importance"]), key=lambda each: -each[1]["importance"])
     span = max((abs(_points(one)).max() for _, one in drawn), default=0.0) * 1.08 or 1.0
-    figures = [
-        tag("figure", Html(_picture(one, span)), tag("figcaption", f"{name} ({one['importance']:.3f})"))
-        for name, one in drawn[:_MOST]
-    ]
-    left = [tag("p", f"{len(drawn) - _MOST} of less importance are in explain.json.")] if len(drawn) > _MOST else []
-    scores = len(columns[0]["mean"]) if columns else 1
-    legend: list[object] = []
-    for number in range(scores if scores > 1 else 0):
-        legend += [tag("span", class_="dot", style=f"background:{colour(number)}"), f"score {number}"]
-    about = "In brackets, a column's importance: the mean distance of its points from their mean."
-    return frame(title, [
-        tag("p", _SAID), tag("p", about), tag("p", *legend) if legend else Html(),
-        section("Columns", tag("div", *figures, class_="maps"), *left),
-    ])  # fmt: skip
+    bars = [Bar(name, one["importance"], f"{one['importance']:.3f}") for name, one in drawn[:_MOST]]
+    values = {
+        "title": title,
+        "said": _headline(drawn, span / 1.08),
+        "cards": _cards(named, drawn),
+        "importance": row_chart(bars, Axis("", lambda value: f"{value:.2f}"), caption="Importance of each column"),
+        "pictures": [(f"{name} ({one['importance']:.3f})", _picture(name, one, span)) for name, one in drawn[:_MOST]],
+        "rest": max(len(drawn) - _MOST, 0),
+        "scores": len(columns[0]["mean"]) if columns else 1,
+    }
+    return render("shapes.html", values, beside=_TEMPLATES)
+
+
+def _headline(drawn: Sequence[tuple[str, Shape]], most: float) -> str:
+    """Which column decides, and by how much."""
+    if not drawn:
+        return "No column of this party tells anything of a row: all its shapes are flat."
+    name, one = drawn[0]
+    points = _points(one)
+    share = one["importance"] / sum(each["importance"] for _, each in drawn)
+    ends = f"between {points.min():+.2f} and {points.max():+.2f}"
+    widest = "" if abs(points).max() >= most else f"; the widest single step, {most:.2f}, is of another column"
+    return f"{name} decides most: it moves a score {ends}, {share:.0%} of all that this party's columns do{widest}."
+
+
+def _cards(named: Sequence[tuple[str, Shape]], drawn: Sequence[tuple[str, Shape]]) -> list[dict[str, Any]]:
+    total, enough, summed = sum(one["importance"] for _, one in drawn), 0, 0.0
+    while enough < len(drawn) and summed < 0.8 * total:
+        summed += drawn[enough][1]["importance"]
+        enough += 1
+    flat, pairs = [name for name, one in named if not one["importance"]], sum("cells" in one for _, one in named)
+    return [
+        tile("Columns", str(len(named) - pairs), f"and {counted(pairs, 'pair')} of them" if pairs else ""),
+        tile("Do four fifths", counted(enough, "column"), listed([name for name, _ in drawn[:enough]])),
+        tile("Add nothing", str(len(flat)), listed(flat) or "every column adds to some score"),
+    ]  # fmt: skip
 
 
 def _points(shape: Shape) -> NDArray[np.float64]:
@@ -60,63 +76,73 @@ def _points(shape: Shape) -> NDArray[np.float64]:
     return found
 
 
-def _picture(shape: Shape, span: float) -> str:
-    def paint(figure: Figure) -> None:
-        axes = figure.subplots()
-        if "cells" in shape:
-            _pair(axes, shape, span)
-            return
-        axes.axhline(0, color=GREY, linewidth=0.8)
-        axes.grid(axis="y")
-        axes.grid(visible=False, axis="x")
-        axes.set_ylim(-span, span)
-        (_numbers if "cuts" in shape else _words)(axes, shape)
-
-    return picture(_SIZE, paint)
+def _picture(name: str, shape: Shape, span: float) -> Html:
+    if "cells" in shape:
+        return _pair(name, shape, span)
+    return _numbers(name, shape, span) if "cuts" in shape else _words(shape, span)
 
 
-def _numbers(axes: Axes, shape: Shape) -> None:
+def _numbers(name: str, shape: Shape, span: float) -> Html:
     """Steps over the bins, and a dot for missing values that have a bin of their own."""
     points, cuts = _points(shape), shape["cuts"]
-    bins, ends = len(cuts) + 1, np.arange(len(cuts) + 2)
+    bins, drawn = len(cuts) + 1, []
     for score in range(points.shape[1]):
-        axes.stairs(points[:bins, score], ends, baseline=None, color=colour(score), linewidth=1.5)
-    marks = np.unique(np.linspace(1, len(cuts), min(_MARKS, len(cuts))).round().astype(int)).tolist()
-    names = [f"{cut:,.0f}" if abs(cut) >= 1000 else f"{cut:.3g}" for cut in (cuts[mark - 1] for mark in marks)]
+        steps = [(float(bin + side), float(points[bin, score])) for bin in range(bins) for side in (0, 1)]
+        drawn.append(Trend(f"score {score}" if points.shape[1] > 1 else name, steps, score + 1))
+        if shape["missing"] >= bins:
+            drawn.append(Trend("", [(bins + 0.5, float(points[shape["missing"], score]))], score + 1))
+
+    def say(place: float) -> str:
+        if place > bins:
+            return "missing"
+        if not (place == round(place) and 1 <= place <= len(cuts)):
+            return ""
+        cut = cuts[round(place) - 1]
+        return f"{cut:,.0f}" if abs(cut) >= 1000 else f"{cut:.3g}"
+
+    about = f"from {points[:bins].min():+.3f} to {points[:bins].max():+.3f} over {counted(bins, 'bin')}"
     if shape["missing"] >= bins:
-        marks.append(1.25 * bins)
-        names.append("missing")
-        for score, point in enumerate(points[shape["missing"]]):
-            axes.plot(marks[-1:], [point], "o", color=colour(score))
-    axes.set_xticks(marks, names)
+        about += f"; missing {points[shape['missing'], 0]:+.3f}"
+    end = bins + (1.0 if shape["missing"] >= bins else 0.0)
+    up = Axis("adds", lambda value: f"{value:+.2g}" if value else "0", (-span, span))
+    return line_chart(drawn, Axis("cuts between bins", say, (0.0, end)), up, title=name, about=about)
 
 
-def _words(axes: Axes, shape: Shape) -> None:
+def _words(shape: Shape, span: float) -> Html:
     """A bar for each of the most frequent words, for the others and for missing values, if they have bins."""
     points, words = _points(shape), shape["words"]
-    places = [*range(min(len(words), _WORDS))]
-    names = list(words[:_WORDS])
+    places = {word: place for place, word in enumerate(words[:_WORDS])}
     for place, name in ((shape["others"], "others"), (shape["missing"], "missing")):
-        if place >= len(words) and place not in places:
-            places.append(place)
-            names.append(name)
-    wide = 0.8 / points.shape[1]
-    for score in range(points.shape[1]):
-        axes.bar(np.arange(len(places)) + wide * score, points[places, score], wide, color=colour(score))
-    axes.set_xticks(
-        np.arange(len(places)) + 0.4 - wide / 2,
-        [name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}.." for name in names],
-        rotation=35, ha="right", rotation_mode="anchor",
-    )  # fmt: skip
+        if place >= len(words):
+            places.setdefault(name, place)
+    several = points.shape[1] > 1
+    bars = [
+        Bar(f"{name}, score {score}" if several else name, float(points[place, score]),
+            f"{points[place, score]:+.2f}", colour=score % COLOURS + 1)
+        for name, place in places.items() for score in range(points.shape[1])
+    ]  # fmt: skip
+    return row_chart(bars, Axis("", lambda value: f"{value:+.2g}", (-span, span)), caption="")
 
 
-def _pair(axes: Axes, shape: Shape, span: float) -> None:
-    """The first score of each cell, of the groups of both columns; blue adds, red takes away."""
+def _pair(name: str, shape: Shape, span: float) -> Html:
+    """The first score of each cell, of the groups of both columns: the stronger, the more it adds or takes away."""
     points, cells = _points(shape)[:, 0], np.asarray(shape["cells"]).reshape(COARSE, COARSE)
     first, second = (max(groups) + 1 for groups in shape["groups"])
-    axes.pcolormesh(points[cells[:first, :second]].T, cmap="RdBu", vmin=-span, vmax=span)
-    across, up = (f"{name}, groups of bins" for name in shape["columns"])
-    axes.set_xlabel(across)
-    axes.set_ylabel(up)
-    axes.grid(visible=False)
-    axes.locator_params(integer=True, nbins=4)
+    parts = []
+    for across in range(first):
+        for up in range(second):
+            value = float(points[cells[across, up]])
+            x, y = 60 + across * _CELL, 10 + (second - 1 - up) * _CELL
+            kind, side = "f1" if value >= 0 else "f2", _CELL - 1
+            parts.append(
+                f'<rect class="{kind}" x="{x}" y="{y}" width="{side}" height="{side}" '
+                f'style="opacity:{min(abs(value) / span, 1):.2f}"><title>{value:+.3f}</title></rect>'
+            )
+    wide, high = first * _CELL, second * _CELL
+    parts.append(label(60, high + 28, f"{shape['columns'][0]}, groups of bins, rising", "start", faint=True))
+    parts.append(
+        f'<text class="faint" transform="rotate(-90 46 {10 + high})" x="46" y="{10 + high}">'
+        f"{written(shape['columns'][1])}</text>"
+    )
+    about = f"from {points.min():+.3f} to {points.max():+.3f}"
+    return svg((max(wide + 70, 320), high + 36), parts, title=name, about=about, kind="map")

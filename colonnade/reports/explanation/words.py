@@ -9,6 +9,7 @@ from typing import Any
 from colonnade.reports.explanation.findings import SHUFFLES, Findings, PartyFindings
 from colonnade.reports.explanation.resampling import DRAWS
 from colonnade.reports.explanation.trained import Trained
+from colonnade.reports.html.page import tile
 from colonnade.reports.words import amount, listed
 from colonnade.server.training.trees.forest import Forest
 
@@ -69,34 +70,28 @@ def headline(found: Findings) -> str:
 def cards(trained: Trained, found: Findings) -> list[dict[str, Any]]:
     """The headline's numbers, for the first screen."""
     measure, shown = MEASURES[found.measure], partial(value_words, found.measure)
-    tiles = [
-        _tile(
-            "The model", f"{shown(found.clean)} {measure}",
-            [] if found.interval is None else [f"on other such rows {_between(found.measure, found.interval)}"],
-            [f"{len(found.labels)} {found.part} rows, round {trained.round} of {trained.server.schedule.rounds}"],
-        )
-    ]  # fmt: skip
+    other_rows = "" if found.interval is None else f"on other such rows {_between(found.measure, found.interval)}"
+    rows = f"{len(found.labels)} {found.part} rows, round {trained.round} of {trained.server.schedule.rounds}"
+    tiles = [tile("The model", f"{shown(found.clean)} {measure}", other_rows, rows)]
     told, untold = ([party for party in found.ranked if party.told is wanted] for wanted in (True, False))
     if told:
         most, share = told[0], _share_sent(found, told[:1])
         lost = f"{lost_words(found.measure, found.clean - most.missing)} lost without it ({_lost_between(found, most)})"
-        tiles.append(_tile("Worth most", most.name, [lost], [f"{share:.0%} of the bytes"] if share is not None else [],
-                           tone="good"))  # fmt: skip
+        tiles.append(tile("Worth most", most.name, lost, _bytes_words(share), tone="good"))
     if len(found.parties) > 1:
-        share = _share_sent(found, untold)
-        spent = [] if share is None or not untold else [f"{share:.0%} of the bytes"]
-        more = [f"train without: explain --keep top:{len(told)}"] if told and untold else []
-        names = listed([party.name for party in untold]) or "none"
-        tiles.append(_tile("Not told from chance", names, spent, more, tone="warn" if untold else "good"))
+        names, share = listed([party.name for party in untold]) or "none", _share_sent(found, untold)
+        more = f"train without: explain --keep top:{len(told)}" if told and untold else ""
+        spent, tone = (_bytes_words(share), "warn") if untold else ("", "good")
+        tiles.append(tile("Not told from chance", names, spent, more, tone=tone))
     if (other := second_opinion(found)) is not None:
         title, agrees, why = other
         word = {True: "agrees", False: "disagrees", None: "cannot be compared"}[agrees]
-        tiles.append(_tile(title, word, [why], tone="" if agrees else "warn"))
+        tiles.append(tile(title, word, why, tone="" if agrees else "warn"))
     return tiles
 
 
-def _tile(title: str, value: str, *lines: Sequence[str], tone: str = "") -> dict[str, Any]:
-    return {"title": title, "value": value, "lines": [line for several in lines for line in several], "tone": tone}
+def _bytes_words(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%} of the bytes"
 
 
 def second_opinion(found: Findings) -> tuple[str, bool | None, str] | None:

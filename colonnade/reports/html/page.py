@@ -51,6 +51,15 @@ def fragment(template: str, values: dict[str, Any], *, beside: Path) -> Html:
     return Html(_environment((beside, _OWN)).get_template(template).render(values))
 
 
+def tile(title: str, value: str, *lines: str, tone: str = "") -> dict[str, Any]:
+    """A card of the template's macro `cards`; empty lines are left out.
+
+    Args:
+        tone: "", good, warn or bad.
+    """
+    return {"title": title, "value": value, "lines": [line for line in lines if line], "tone": tone}
+
+
 def policy(script: str, *, live: bool = False) -> str:
     """Content-Security-Policy of a page: its own style, this script and no other, no loading."""
     digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()

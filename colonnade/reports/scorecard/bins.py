@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 
 from colonnade.common.data.columns.distribution import level, stability
-from colonnade.reports.html.curves import svg, words
-from colonnade.reports.html.frame import contents, facts, folded, frame, section, table
-from colonnade.reports.html.markup import Html, tag, written
+from colonnade.reports.html.charts import Axis, Bar, row_chart
+from colonnade.reports.html.markup import Html
+from colonnade.reports.html.page import render, tile
 from colonnade.reports.scorecard.page import print_table
-from colonnade.reports.words import counted
+from colonnade.reports.words import counted, listed
 
 Record = Mapping[str, Any]
 """A party's part of a scorecard, as `colonnade export` writes it."""
@@ -21,18 +22,8 @@ Record = Mapping[str, Any]
 _HEADS = ("bin", "people", "share", "bads", "bad rate", "WOE", "IV", "points")
 _COLUMNS = ("column", "IV", "bins", "coefficient", "points from", "to", "PSI", "")
 _DRAWN = 60  # columns that are drawn
-_WIDTH, _ROW = 420, 22
-_LEFT, _RIGHT = 174, 374  # between which bars lie
-_LONGEST = 24  # characters of a label beside its bar
-_WOE = (
-    "The weight of evidence (WOE) of a bin is ln(share of the goods in it / share of the bads in it): bars to the "
-    "right are safer than all people together, bars to the left riskier. All figures have one scale; numbers are bad "
-    "rates."
-)
-_IV = (
-    "The information value (IV) sums a column's bins. By convention less than .02 says nothing, .1 little, .3 and more "
-    "much; more than .5 asks whether the column knows the outcome."
-)
+_SUSPICIOUS = 0.5  # IV, by convention
+TEMPLATES = Path(__file__).parent / "templates"
 _SMOOTHED = "* A bin without a good or without a bad: its WOE is that of half a person more of each."
 
 
@@ -48,16 +39,69 @@ def show(console: Console, card: Record) -> None:
 
 def page(card: Record) -> str:
     columns = _sorted(card)
-    rows = [_column(column) for column in columns]
-    sections = [
-        section("Columns", tag("p", _IV), table(_COLUMNS, rows, words=(0, 7), caption="By information value")),
-        section("Shapes", tag("p", _WOE), _shapes(columns), tag("p", _SMOOTHED) if _any_smoothed(card) else Html()),
-        section("Bins", *(
-            folded(f"{column['column']}, IV {column['iv']:.3f}", table(_HEADS, _bins(card, column)))
-            for column in columns
-        )),
+    most = max((abs(one["woe"]) for column in columns for one in column["bins"]), default=0.0) or 1.0
+    drawn = columns[:_DRAWN]
+    values = {
+        "title": f"{card['party']}: bins",
+        "said": _headline(card, columns),
+        "cards": _cards(card, columns),
+        "information": _information(columns),
+        "heads": _COLUMNS,
+        "rows": [_column(column) for column in columns],
+        "shapes": [(f"{column['column']}, IV {column['iv']:.3f}", _shape(column, most)) for column in drawn],
+        "rest": counted(len(columns) - len(drawn), "column") if len(columns) > len(drawn) else "",
+        "bin_heads": _HEADS,
+        "tables": [(f"{column['column']}, IV {column['iv']:.3f}", _bins(card, column)) for column in columns],
+        "smoothed": _SMOOTHED if _any_smoothed(card) else "",
+        "facts": _about(card),
+    }
+    return render("bins.html", values, beside=TEMPLATES)
+
+
+def _headline(card: Record, columns: Sequence[Mapping[str, Any]]) -> str:
+    """Which column separates best, and what it says of people."""
+    if not columns:
+        return f"{card['party']} has no column with bins."
+    first = columns[0]
+    risky = max(first["bins"], key=lambda one: one["event_rate"])
+    whole = card["bads"] / card["rows"]
+    said = (
+        f"{first['column']} separates best (IV {first['iv']:.2f}): {risky['event_rate']:.1%} of the people with "
+        f"{risky['label']} are bads, of all {whole:.1%}."
+    )
+    wrong = [column["column"] for column in columns if (column["coefficient"] or 0.0) > 0]
+    return said + (f" Points of {listed(wrong)} have the wrong sign." if wrong else "")
+
+
+def _cards(card: Record, columns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    kept = [column for column in columns if column["kept"]]
+    ends = {column["column"]: [one["points"] for one in column["bins"]] for column in kept}
+    spans = {name: max(points) - min(points) for name, points in ends.items() if None not in points}
+    widest = max(spans, key=spans.__getitem__, default="")
+    suspect = [column["column"] for column in columns if column["iv"] > _SUSPICIOUS]
+    indices = {column["column"]: index for column in columns if (index := psi(column)) is not None}
+    moved = [name for name, index in indices.items() if level(index)]
+    rows = f"{card['rows']} training rows, {card['bads']} of them bads"
+    span = f"{spans[widest]:.0f} points from its worst bin to its best" if widest else ""
+    known = f"IV above {_SUSPICIOUS:g}, which asks whether they know the outcome: {listed(suspect)}" if suspect else ""
+    tiles = [
+        tile("Columns", f"{len(kept)} of {len(columns)} kept", rows),
+        tile("Decides most", widest or "none", span),
+        tile("Too good?", counted(len(suspect), "column"), known, tone="warn" if suspect else "good"),
+    ]
+    if indices:
+        said = "in the test rows, beyond chance" if moved else "test rows are as the training rows"
+        tiles.append(tile("Shifted", listed(moved, 2) or "none", said, tone="warn" if moved else "good"))
+    return tiles
+
+
+def _information(columns: Sequence[Mapping[str, Any]]) -> Html:
+    bars = [
+        Bar(column["column"], column["iv"], f"{column['iv']:.3f}" + ("" if column["kept"] else ", left out"),
+            colour=1 if column["kept"] else 6)
+        for column in columns
     ]  # fmt: skip
-    return frame(f"{card['party']}: bins", [facts(_about(card)), contents(sections), *sections])
+    return row_chart(bars, Axis("", lambda value: f"{value:.2f}"), caption="Information value of each column")
 
 
 def _about(card: Record) -> list[tuple[str, str]]:
@@ -113,33 +157,15 @@ def _any_smoothed(card: Record) -> bool:
     return any(one["smoothed"] for column in card["columns"] for one in column["bins"])
 
 
-def _shapes(columns: Sequence[Mapping[str, Any]]) -> Html:
-    drawn = columns[:_DRAWN]
-    most = max((abs(one["woe"]) for column in drawn for one in column["bins"]), default=0.0) or 1.0
-    figures = [
-        tag("figure", tag("figcaption", f"{column['column']}, IV {column['iv']:.3f}"), _shape(column, most))
-        for column in drawn
-    ]
-    rest = len(columns) - len(drawn)
-    more = tag("p", f"{counted(rest, 'column')} of less IV are not drawn.", class_="faint") if rest else Html()
-    return Html(tag("div", *figures, class_="charts") + more)
-
-
 def _shape(column: Mapping[str, Any], most: float) -> Html:
-    """A bar for each bin, from the middle; `most` is the largest distance from 0."""
-    middle, half = (_LEFT + _RIGHT) / 2, (_RIGHT - _LEFT) / 2
-    height = _ROW * len(column["bins"]) + 4
-    parts = [f'<line x1="{middle}" x2="{middle}" y1="0" y2="{height}"/>']
-    for row, one in enumerate(column["bins"]):
-        long = half * abs(one["woe"]) / most
-        left, y = middle - (long if one["woe"] < 0 else 0), row * _ROW + 3
-        label = one["label"] if len(one["label"]) <= _LONGEST else one["label"][: _LONGEST - 2] + ".."
-        kind, full = "here" if one["woe"] >= 0 else "missed", written(f"{one['label']}: WOE {one['woe']:.3f}")
-        parts += [
-            words(_LEFT - 6, y + 13, label + "*" * one["smoothed"], "end"),
-            f'<rect class="{kind}" x="{left:.1f}" y="{y}" width="{max(long, 1):.1f}" height="{_ROW - 4}">'
-            f"<title>{full}</title></rect>",
-            words(_WIDTH - 2, y + 13, f"{one['event_rate']:.1%}", "end"),
-        ]
-    about = "; ".join(f"{one['label']}: {one['woe']:.2f}" for one in column["bins"])
-    return Html(svg(_WIDTH, height, parts, title=f"WOE of {column['column']}", about=about))
+    """A bar for each bin, from 0; `most` is the largest distance from 0."""
+    bars = [
+        Bar(
+            one["label"] + "*" * one["smoothed"],
+            one["woe"],
+            f"{one['event_rate']:.1%}",
+            colour=1 if one["woe"] >= 0 else 2,
+        )
+        for one in column["bins"]
+    ]
+    return row_chart(bars, Axis("WOE", lambda value: f"{value:.1f}", (-most, most)), caption="")

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from colonnade.common.data.columns.distribution import LARGE, MODERATE, level
+from colonnade.common.data.columns.distribution import level
 from colonnade.common.run.numbers import plain
-from colonnade.reports.html.curves import Curve, Say, colour, curves, legend
-from colonnade.reports.html.frame import SCRIPT, contents, facts, frame, section, table
-from colonnade.reports.html.markup import Html, tag
-from colonnade.reports.run_page.quality import gains_chart
+from colonnade.reports.html.charts import Axis, Bar, Mark, Trend, line_chart, row_chart
+from colonnade.reports.html.markup import Html
+from colonnade.reports.html.page import render, tile
 from colonnade.reports.scorecard.findings import ScoreFindings, suppressed_words
 from colonnade.reports.words import counted, percent
 from colonnade.server.training.metrics import gains
 from colonnade.server.training.metrics.groups import FOUR_FIFTHS, Disparities
 
-_SIZE = (420, 270)
+TEMPLATES = Path(__file__).parent / "templates"
+
+_APPROVED, _REFUSED = 1, 2  # colours
 _BINS = 25  # of the score's distribution
 _POINTS = 200  # of a curve
 _BANDS = ("people", "goods", "bads", "bad rate", "odds", "gain", "lift")
@@ -86,82 +89,122 @@ def print_table(console: Console, heads: Sequence[str], rows: Sequence[Sequence[
 
 
 def page(found: ScoreFindings) -> str:
-    sections = [_curves(found), _gain(found), _cut_offs(found), _disparities(found)]
-    title = f"{found.run.summary.get('federation') or found.run.name}: scores"
-    return frame(title, [facts(lines(found)), contents(sections), *sections], SCRIPT)
+    values = {
+        "title": f"{found.run.summary.get('federation') or found.run.name}: scores",
+        "said": headline(found),
+        "cards": _cards(found),
+        "facts": lines(found),
+        "bands_chart": _bands_chart(found),
+        "charts": [*_curves(found), _gain(found)],
+        "bands_head": [found.scale.name, *_BANDS],
+        "bands": _bands(found),
+        "cuts_head": [found.scale.name, *_CUTS],
+        "cuts": _cuts(found),
+        "groups": found.groups,
+        "cut_off": found.scale.say(found.cut_off[0]),
+        "groups_head": _GROUPS,
+        "groups_rows": [] if found.groups is None else _groups(found.groups),
+        "groups_chart": None if found.groups is None else _approved(found.groups),
+        "notes": [] if found.groups is None else [*suppressed_words(found.groups), *found.notes],
+    }
+    return render("scorecard.html", values, beside=TEMPLATES)
 
 
-def _curves(found: ScoreFindings) -> Html:
+def headline(found: ScoreFindings) -> str:
+    """What the cut-off does to people, in a sentence."""
+    one, (least, _) = found.outcome, found.cut_off
+    return (
+        f"A cut-off at {found.scale.say(least)} refuses {_share(one.true_positive_rate)} of the bads and "
+        f"{_share(one.false_positive_rate)} of the goods; of those approved {_share(one.approved_bad_rate)} are bads, "
+        f"of all {len(found.rows.ids)} people {percent(one.bad_rate)}."
+    )
+
+
+def _cards(found: ScoreFindings) -> list[dict[str, Any]]:
+    one, (least, why), auc = found.outcome, found.cut_off, gains.auc(found.risk, found.bads)
+    ks, at = found.ks
+    tiles = [
+        tile("Separation", f"KS {ks:.3f}", f"reached at {found.scale.say(at)}", f"Gini {2 * auc - 1:.3f}"),
+        tile("Cut-off", found.scale.say(least), why),
+        tile("Approved", percent(one.approval_rate), f"bad rate {_share(one.approved_bad_rate)}",
+             f"without a model {percent(one.bad_rate)}"),
+    ]  # fmt: skip
+    if found.before is not None:
+        part, index = found.before
+        word, tone = {"": ("stable", "good"), "moved": ("moved", "warn"), "shifted": ("shifted", "bad")}[level(index)]
+        against = f"PSI {index[0]:.3f} against the {'training' if part == 'train' else part} rows"
+        tiles.append(tile("Stability", word, against, f"chance: up to {index[1]:.3f}", tone=tone))
+    shown = found.groups.shown if found.groups is not None else {}
+    impacts = {name: impact for name in shown if found.groups and (impact := found.groups.impact(name)) is not None}
+    if impacts:
+        name = min(impacts, key=impacts.__getitem__)
+        low = impacts[name] < FOUR_FIFTHS
+        verdict = f"below {FOUR_FIFTHS:g}: it asks for a reason" if low else "within four fifths"
+        tiles.append(tile("Groups", f"{name}: {impacts[name]:.2f}", "the lowest approval, over the highest", verdict,
+                          tone="bad" if low else "good"))  # fmt: skip
+    return tiles
+
+
+def _bands_chart(found: ScoreFindings) -> Html:
+    each = found.bands
+    refused = found.cut_off[0]
+    bars = [
+        Bar(name, rate, f"{rate:.1%}", colour=_REFUSED if low >= refused else _APPROVED)
+        for name, rate, low in zip(_ranges(found), each.bad_rate.tolist(), each.low.tolist(), strict=True)
+    ]
+    whole = {f"all: {percent(found.outcome.bad_rate)}": found.outcome.bad_rate}
+    return row_chart(bars, Axis(found.scale.name, percent), caption="Bad rate by band, the riskiest first",
+                     references=whole)  # fmt: skip
+
+
+def _curves(found: ScoreFindings) -> list[tuple[str, Html]]:
+    """Distributions of the scores of goods and bads, and what shares of both lie up to a score."""
     goods, bads = found.classes()
     low, high = float(min(goods.min(), bads.min())), float(max(goods.max(), bads.max()))
     at = np.unique([low, *np.quantile(np.concatenate([goods, bads]), np.linspace(0, 1, _POINTS)), high])
-    named = (("goods", goods), ("bads", bads))
-    reached = [
-        Curve(name, list(zip(at, np.searchsorted(np.sort(own), at, side="right") / len(own), strict=True)), colour(n))
-        for n, (name, own) in enumerate(named)
-    ]
     edges = np.linspace(low, high, _BINS + 1)
-    middle = (edges[1:] + edges[:-1]) / 2
-    spread = [
-        Curve(name, list(zip(middle, np.histogram(own, edges)[0] / len(own), strict=True)), colour(n))
-        for n, (name, own) in enumerate(named)
+    reached, spread = [], []
+    for colour, (name, own) in enumerate((("goods", goods), ("bads", bads)), 1):
+        up_to = np.searchsorted(np.sort(own), at, side="right") / len(own)
+        reached.append(Trend(name, list(zip(at.tolist(), up_to.tolist(), strict=True)), colour))
+        middle, share = (edges[1:] + edges[:-1]) / 2, np.histogram(own, edges)[0] / len(own)
+        spread.append(Trend(name, list(zip(middle.tolist(), share.tolist(), strict=True)), colour))
+    scale, (ks, place) = found.scale, found.ks
+    across = Axis(scale.name, (lambda x: f"{x:.0f}") if scale.pdo else (lambda x: plain(x, 3)), (low, high))
+    marks = [
+        [Mark(float(scale.shown(np.array([risk]))[0]), said)]
+        for risk, said in ((found.cut_off[0], "cut-off"), (place, f"KS {ks:.2f}"))
     ]
-    top = max(share for curve in spread for _, share in curve.points)
-    ks = found.ks
-    mark = float(found.scale.shown(np.array([ks[1]]))[0]), f"KS {ks[0]:.2f}"
-    figures = (
-        _figure(found, "Share of each class up to a score", reached, 1.0, mark),
-        _figure(found, "Distribution of scores by class", spread, top),
-    )
-    said = "KS is the largest distance between the two curves of the first figure."
-    if found.before is not None:
-        said += f" By convention a PSI of {MODERATE:g} is a move, {LARGE:g} a shift; few rows show only large ones."
-    return section("Scores", tag("p", said), tag("div", *figures, class_="charts"), legend(reached))
+    titles = ("Distribution of scores by class", "Share of each class up to a score")
+    axes = (Axis("of its class", percent), Axis("of its class", percent, (0.0, 1.0)))
+    return [
+        (title, line_chart(drawn, across, up, title=title, about=f"KS {ks:.4f} at {scale.say(place)}", marks=mark))
+        for title, drawn, up, mark in zip(titles, (spread, reached), axes, marks, strict=True)
+    ]
 
 
-def _figure(
-    found: ScoreFindings, title: str, drawn: Sequence[Curve], top: float, mark: tuple[float, str] | None = None
-) -> Html:
-    scale, (ks, at) = found.scale, found.ks
-    say: Say = (lambda x: f"{x:.0f}") if scale.pdo else (lambda x: plain(x, 3))
-    begin = min(x for curve in drawn for x, _ in curve.points) if scale.pdo else 0.0
-    about = f"KS {ks:.4f} at {scale.say(at)}"
-    made = curves(drawn, percent, say, span=(0.0, top), size=_SIZE, title=title, about=about, mark=mark, begin=begin)
-    said = tag("p", class_="said", aria_hidden="true")  # the page's script writes values here
-    return tag("figure", tag("figcaption", title), Html(made), tag("div", scale.name, class_="foot faint"), said)
+def _gain(found: ScoreFindings) -> tuple[str, Html]:
+    """Bads found among the riskiest people, beside what chance and a perfect score would find."""
+    points = [(each["rows"], each["found"]) for each in gains.curve(found.risk, found.bads)]
+    share, title = float(found.bads.mean()), "Bads found against people refused"
+    drawn = [
+        Trend("model", points, 1),
+        Trend("best", [(0.0, 0.0), (share, 1.0), (1.0, 1.0)], 3, "7 3"),
+        Trend("chance", [(0.0, 0.0), (1.0, 1.0)], 6, "2 3"),
+    ]
+    whole = (0.0, 1.0)
+    about = "; ".join(f"the riskiest {percent(rows)} have {percent(got)} of the bads" for rows, got in points[2::4])
+    return title, line_chart(drawn, Axis("people refused", percent, whole), Axis("of the bads", percent, whole),
+                             title=title, about=about)  # fmt: skip
 
 
-def _gain(found: ScoreFindings) -> Html:
-    points = gains.curve(found.risk, found.bads)
-    bads = int(found.bads.sum())
-    chart = gains_chart(points, [[len(found.bads) - bads, 0], [0, bads]], found.bad)
-    return section("Gain and lift", chart)
-
-
-def _cut_offs(found: ScoreFindings) -> Html:
-    said = (
-        "Bands of about equal numbers of people, at least five; people of equal score share one. Odds are goods a bad. "
-        "Gain is the share of all bads in a band and riskier ones, lift the band's bad rate over that of all people."
-    )
-    bands = table([found.scale.name, *_BANDS], _bands(found), caption="The riskiest first")
-    cuts = table([found.scale.name, *_CUTS], _cuts(found), caption="If a band and riskier ones are refused")
-    return section("Cut-offs", tag("p", said), bands, cuts)
-
-
-def _disparities(found: ScoreFindings) -> Html:
-    groups = found.groups
-    if groups is None:
-        return Html()
-    parts = [tag("p", line) for line in (*suppressed_words(groups), *found.notes)]
-    if groups.shown:
-        said = (
-            f"At the cut-off of {found.scale.say(found.cut_off[0])}. Impact is the approval rate over that of the "
-            f"group approved most often; below {FOUR_FIFTHS:g} it asks for a reason (the four-fifths rule). TPR and "
-            "FPR are the shares of the group's bads and goods that are refused. Suppression covers this page alone: "
-            "pages of other groupings or cut-offs of the same people can be compared with it."
-        )
-        parts = [tag("p", said), table(_GROUPS, _groups(groups), caption="By group, the largest first"), *parts]
-    return section("Groups", *parts)
+def _approved(groups: Disparities) -> Html:
+    bars = []
+    for name, one in groups.shown.items():
+        impact = groups.impact(name)
+        low = impact is not None and impact < FOUR_FIFTHS
+        bars.append(Bar(name, one.approval_rate, f"{one.approval_rate:.1%}", colour=_REFUSED if low else _APPROVED))
+    return row_chart(bars, Axis("", percent, (0.0, 1.0)), caption="Approved of each group, the largest first")
 
 
 def _bands(found: ScoreFindings) -> list[tuple[str, ...]]:

@@ -104,7 +104,7 @@ def ks_of(rows: pandas.DataFrame, at: float) -> float:
 
 def test_the_page_says_what_scikit_learn_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = left(tmp_path / "run")
-    made, said = shown(capsys, run, 0.4)
+    made, printed = shown(capsys, run, 0.4)
     rows = pandas.read_csv(run / "scores.csv")[100:]
     bad = rows["class"] == BAD
     ks, auc = ks_2samp(rows["score"][bad], rows["score"][~bad]).statistic, roc_auc_score(bad, rows["score"])
@@ -120,12 +120,20 @@ def test_the_page_says_what_scikit_learn_says(tmp_path: Path, capsys: pytest.Cap
     assert made.cells("approved")[0][1].startswith(f"{100 * approved.mean():.4g}% of the people")
     assert made.cells("refused")[0][1].startswith(f"{(~approved)[bad].mean():.1%} of the bads")
     assert "against the training rows" in made.cells("PSI")[0][1]
+    shares = ((~approved)[bad].mean(), (~approved)[~bad].mean(), bad[approved].mean())
+    refused, good, rest = (f"{share:.1%}" for share in shares)
+    assert (
+        f"A cut-off at 0.4000 refuses {refused} of the bads and {good} of the goods; of those approved {rest} are"
+        in (made.words)
+    )
     bands = [row for row in made.rows if len(row) == 8 and " to " in row[0]]
+    chart = [row for row in made.rows if len(row) == 3 and " to " in row[0]]
+    assert [(row[0], row[2]) for row in chart] == [(row[0], row[4]) for row in bands]
     assert (
         len(bands) == 10 and sum(int(row[1]) for row in bands) == 100 and sum(int(row[3]) for row in bands) == bad.sum()
     )
     assert "<script>alert" not in (run / "scorecard.html").read_text()
-    assert max(map(len, said.splitlines()[:-1])) <= 80 and f"page: {run.resolve()}" in said.replace("\n", "")
+    assert max(map(len, printed.splitlines()[:-1])) <= 80 and f"page: {run.resolve()}" in printed.replace("\n", "")
 
 
 def test_points_rise_with_safety(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,7 +157,9 @@ def test_groups_and_what_is_not_shown_of_them(tmp_path: Path, capsys: pytest.Cap
     made, said = shown(capsys, run, 0.5, f"{file}:region")
     rows = pandas.read_csv(run / "scores.csv")[100:140]
     bad, refused = rows["class"] == BAD, rows["probability"] >= 0.5
-    (north,) = made.cells("north")
+    (north,) = (row for row in made.cells("north") if len(row) == 8)
+    (drawn,) = (row for row in made.rows if row[:1] == ["north"] and len(row) == 3)
+    assert drawn[2] == f"{1 - refused.mean():.1%}"
     assert north[1:4] == ["40", f"{bad.mean():.1%}", f"{1 - refused.mean():.1%}"]
     assert north[5:] == [f"{refused[bad].mean():.1%}", f"{refused[~bad].mean():.1%}",
                          f"{roc_auc_score(bad, rows['score']):.3f}"]  # fmt: skip
@@ -232,7 +242,8 @@ def test_a_partys_bins_are_those_of_pandas(tmp_path: Path, capsys: pytest.Captur
     scores = pandas.read_csv(run / "scores.csv").set_index("id")
     spent, late = pandas.read_csv(tmp_path / "shop.csv")["spent"], pandas.read_csv(tmp_path / "late.csv")["late"]
     train, test = (scores.index[scores["part"] == part] for part in ("train", "test"))
-    (about,) = made.cells("spent")
+    (drawn, about) = made.cells("spent")
+    assert "spent separates best" in made.words and float(drawn[2]) == pytest.approx(float(about[1]), abs=6e-4)
     first, second = (at for at, row in enumerate(made.rows) if row[0] == "bin")  # spent, of the larger IV, and noise
     labels = [row[0] for row in made.rows[first + 1 : second]]
     cuts = [float(re.findall("<= ([-0-9.]+)", label)[0]) for label in labels[:-1]]

@@ -23,6 +23,7 @@ from colonnade.reports.explanation.words import numbers
 from colonnade.reports.explanation.write import write_explanation
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.outcome import Outcome
+from tests.cli.read.reports import Page
 from tests.cli.read.test_explain import leave_behind
 from tests.cli.read.test_forests import Rows, tables
 
@@ -73,8 +74,24 @@ def test_names_and_points_are_in_the_partys_own_file_alone(finished: Case, tmp_p
     assert [one["columns"] for one in own["pairs"]] == [["age", "colour"]]
     assert all(one["importance"] > 0.1 for one in own["columns"])
     assert [path.parent.name for path in explained.owned] == ["shop", "shop", "bank", "bank"]
-    page = (tmp_path / "parties" / "shop" / "explain.html").read_text()
-    assert page.count("<svg") == 3 and all(said in page for said in ("age (", "colour (", "age x colour (", "green"))
+    made = Page((tmp_path / "parties" / "shop" / "explain.html").read_text())
+    ranked = sorted(own["columns"] + own["pairs"], key=lambda one: -one["importance"])
+    names = [one.get("column") or " x ".join(one["columns"]) for one in ranked]
+    assert f"{names[0]} decides most" in made.words
+    chart = [row for row in made.rows if row and row[0] in names][: len(names)]
+    assert [(row[0], float(row[2])) for row in chart] == [
+        (name, pytest.approx(one["importance"], abs=5e-4)) for name, one in zip(names, ranked, strict=True)
+    ]
+    age, colour = (next(one for one in own["columns"] if one["column"] == name) for name in ("age", "colour"))
+    (drawn,) = (
+        str(attrs["data-y"]).split(";")
+        for tag, attrs in made.tags
+        if tag == "polyline" and attrs["data-x"] != "missing"
+    )
+    steps = [point[0] - age["mean"][0] for point in age["points"][: len(age["cuts"]) + 1] for _ in (0, 1)]
+    assert [float(y) for y in drawn] == pytest.approx(steps, rel=0.06, abs=0.01)
+    green = colour["points"][colour["words"].index("green")][0] - colour["mean"][0]
+    assert float(made.cells("green")[0][2]) == pytest.approx(green, abs=6e-3)
 
 
 def test_the_exported_parts_predict_what_the_run_predicts(finished: Case, tmp_path: Path) -> None:
