@@ -28,15 +28,22 @@ from colonnade.search.simulated import Listen, Result
 from colonnade.server.training.metrics.residuals import Residuals
 from colonnade.server.training.metrics.score import Score
 
-CONSTANT, BOOSTING, NETWORK = "constant", "boosting", "network"
-"""The majority class or the mean; gradient-boosted trees; a neural network."""
+CONSTANT, BOOSTING, NETWORK, ALONE = "constant", "boosting", "network", "alone"
+"""The majority class or the mean; gradient-boosted trees; a neural network; trees over the server's columns."""
 
 REFERENCES = {
-    BOOSTING: "gradient boosting on all columns joined (scikit-learn), ended by the validation rows",
-    NETWORK: "neural network on all columns joined (scikit-learn, one layer of 100), ended by the validation rows",
-    CONSTANT: "majority class, or mean",
+    BOOSTING: (
+        "all pooled, boosting",
+        "gradient boosting on all columns joined (scikit-learn), ended by the validation rows",
+    ),
+    NETWORK: (
+        "all pooled, network",
+        "neural network on all columns joined (scikit-learn, one layer of 100), ended by the validation rows",
+    ),
+    ALONE: ("server alone, boosting", "the same boosting on the server's own columns"),
+    CONSTANT: ("no column", "always the commonest class, or the mean"),
 }
-"""In words, by name."""
+"""Title in charts, and in words, by name."""
 
 _PATIENCE: dict[str, int] = {"boosting": 3, "network": 25, "constant": 1}  # evaluations without a better value
 _TREES, _STEP = 400, 20  # maximum iterations, and iterations between evaluations
@@ -85,7 +92,9 @@ def fit_reference(task: ReferenceTask, listen: Listen) -> Result:
         steps = {CONSTANT: _constant, BOOSTING: _boosting, NETWORK: _network}[task.reference](data, task.seed)
         best, looks = _best(data, steps, SearchMetric(task.metric, task.direction), listen, _PATIENCE[task.reference])
         found = data.score(best[2](data.part("test")), "test") if len(data.parts.test) else None
-    result = Result(best[0], best[1], looks, looks, round(time.perf_counter() - begun, 3), 0)
+    judged = data.score(best[2](data.part("validation")), "validation").errors()
+    spent = round(time.perf_counter() - begun, 3)
+    result = Result(best[0], best[1], looks, looks, spent, 0, validation_errors=judged)
     if found is None:
         return result
     return replace(result, tested=_numbers(found), errors=found.errors(), chance=found.closer()[1].get("chance"))

@@ -83,6 +83,7 @@ class Result:
         tested: metrics of the test rows in that round, if evaluated.
         errors: standard errors of some of these, by name.
         chance: the verdict on these rows: `server.evaluation.chance`.
+        validation_errors: standard errors of some of `metrics`, where evaluations are thorough.
     """
 
     metrics: Mapping[str, float]
@@ -95,6 +96,7 @@ class Result:
     tested: Mapping[str, float] = field(default_factory=dict)
     errors: Mapping[str, float] = field(default_factory=dict)
     chance: Mapping[str, Any] | None = None
+    validation_errors: Mapping[str, float] = field(default_factory=dict)
 
 
 class _Evaluations:
@@ -106,6 +108,7 @@ class _Evaluations:
         self.found: dict[int, dict[str, float]] = {}
         self.tested: dict[int, dict[str, float]] = {}
         self.judged: dict[int, dict[str, Any]] = {}
+        self.errors: dict[int, Mapping[str, float]] = {}
 
     def __call__(self, event: Event) -> None:
         if event["kind"] == "round":
@@ -124,7 +127,7 @@ class _Evaluations:
                 f"diverged: {self._prefix}{wrong} is no number in round {event['round']}",
                 hint="lower learning rates train more steadily",
             )
-        self.found[event["round"]] = values
+        self.found[event["round"]], self.errors[event["round"]] = values, event.get("errors", {})
         if not self._listen(len(self.found), values, event["round"] == self._rounds):
             raise TrialEnded
 
@@ -198,7 +201,7 @@ def _result(course: _Evaluations, outcome: Outcome | None, seconds: float) -> Re
         metrics = {key: value for key, value in _of_part(course, outcome).items() if math.isfinite(value)} | metrics
     return Result(
         metrics, round_, outcome.server.round, len(course.found), round(seconds, 3), sum(outcome.payload),
-        tested=course.tested.get(round_, {}), **course.judged.get(round_, {}),
+        tested=course.tested.get(round_, {}), **course.judged.get(round_, {}), validation_errors=course.errors[round_],
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -310,8 +311,11 @@ def test_all_files_say_the_same(tmp_path: Path, every_reference: None) -> None:
     for row, line, shown in zip(rows, record["protocols"], found.table.to_pylist(), strict=False):
         assert float(row["defaults_test"]) == line["defaults_test"] == shown["defaults_test"]
         for page in ("comparison.md", "comparison.html"):
-            assert f"{100 * line['defaults_test']:.2f}" in (tmp_path / page).read_text()
+            assert f"{100 * (line['tuned_test'] or line['defaults_test']):.1f} ±" in (tmp_path / page).read_text()
     assert found.references["test"].to_pylist() == [line["test"] for line in record["references"]]
+    assert f"Take {record['recommended']}: " in record["because"]
+    for page in ("comparison.md", "comparison.html"):
+        assert record["because"] in " ".join(re.sub(r"<[^>]*>|\*\*", " ", (tmp_path / page).read_text()).split())
     assert record["data"]["train"] == 128 and record["metric"] == found.metric == "accuracy"
     assert "split" in found._repr_html_() and str(tmp_path) in repr(found)
     assert len({path.stat().st_mode & 0o077 for path in tmp_path.rglob("*") if path.is_file()} - {0}) == 0
@@ -463,11 +467,12 @@ def test_models_at_chance_are_marked_everywhere_with_the_error_of_their_values(
     assert line["defaults_error"] == pytest.approx((share * (1 - share) / rows) ** 0.5, rel=0.03)
     assert line["at_chance"] == "defaults" and found.references["at_chance"].to_pylist() == ["yes"]
     shown = capsys.readouterr().out
-    assert "positive class yes" in shown and "at chance: the test rows do not show" in shown
+    assert "positive class yes" in shown and "None is shown to be better than chance on the 60 test rows" in shown
+    assert "set apart: split: on the test rows the model is no better than a model that knows no column" in shown
     tabled = [row for row in shown.splitlines() if row[:1] in "┏┃┡│└"]
     assert tabled and max(map(len, tabled)) <= 80 and not any("…" in row for row in tabled)
     assert next(csv.DictReader((tmp_path / "comparison.csv").open()))["at_chance"] == "defaults"
-    assert f"±{100 * line['defaults_error']:.2f}" in (tmp_path / "comparison.html").read_text()
+    assert f"± {196 * line['defaults_error']:.1f} %" in (tmp_path / "comparison.html").read_text()
 
 
 def test_models_that_have_learned_are_not_marked(tmp_path: Path) -> None:

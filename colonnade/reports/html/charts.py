@@ -123,15 +123,16 @@ def line_chart(
     return svg(size, parts, title=title, about=about or _described(named, across, up))
 
 
-def _grid(plane: _Area, across: Axis, up: Axis) -> list[str]:
+def _grid(plane: _Area, across: Axis, up: Axis, feet: Sequence[float] = (), base: float = 0) -> list[str]:
+    """Level lines, values and names of both axes; `feet` are places of x, of which x is the logarithm to a base."""
     parts = []
     for value in ticks(*plane.y):
         y = plane.place((plane.x[0], value))[1]
         parts.append(f'<path class="grid" d="M{plane.left:.1f} {y:.1f}H{plane.right:.1f}"/>')
         parts.append(label(plane.left - 6, y + 4, up.say(value), "end"))
     taken = -math.inf
-    for value in ticks(*plane.x):
-        x, said = plane.place((value, plane.y[0]))[0], across.say(value)
+    for value in feet or ticks(*plane.x):
+        x, said = plane.place((value, plane.y[0]))[0], across.say(base**value if base else value)
         half = len(said) * _LETTER / 2
         if x - half > taken + 6:
             parts.append(label(x, plane.bottom + 16, said, "middle"))
@@ -213,6 +214,9 @@ class Bar:
         said: at the right.
         low, high: ends of an interval around the value.
         colour: from 1.
+        about: smaller words below the name.
+        line: draw an upright line at the value through all rows, for what the others are compared with.
+        best: whether to set the row apart.
     """
 
     name: str | Html
@@ -221,6 +225,9 @@ class Bar:
     low: float | None = None
     high: float | None = None
     colour: int = 1
+    about: str = ""
+    line: bool = False
+    best: bool = False
 
 
 def row_chart(
@@ -247,27 +254,32 @@ def row_chart(
         return round(100 * (min(max(value, low), high) - low) / ((high - low) or 1.0), 2)
 
     upright = "".join(
-        f'<line class="mark" stroke-dasharray="3 3" x1="{place(at)}%" x2="{place(at)}%" y1="-20%" y2="120%"/>'
-        for at in known.values()
+        f'<line class="mark" stroke-dasharray="3 3" x1="{place(at)}%" x2="{place(at)}%" y1="-2%" y2="102%"/>'
+        for at in (*known.values(), *(bar.value for bar in bars if bar.line))
     )
     drawn = [
         tag(
             "tr",
-            tag("th", bar.name, scope="row", class_="word"),
+            tag("th", bar.name, _faint(bar.about), scope="row", class_="word"),
             tag("td", _strip(upright + (_dot(bar, place) if dots else _bar(bar, place))), class_="strip"),
             tag("td", bar.said, class_="number"),
+            class_="best" if bar.best else None,
         )
         for bar in bars
     ]
     feet = tag(
         "tr",
-        tag("th", tag("span", axis.name, class_="faint"), scope="row", class_="word"),
+        tag("th", _faint(axis.name), scope="row", class_="word"),
         tag("td", _strip(_feet(axis, known, (low, high), place)), class_="strip"),
         tag("td"),
         aria_hidden="true",
     )
     body = tag("tbody", joined(drawn, "\n"), feet)
     return tag("table", tag("caption", caption) if caption else Html(), body, class_="rows")
+
+
+def _faint(said: str) -> Html:
+    return tag("span", said, class_="faint") if said else Html()
 
 
 def _strip(inside: str) -> Html:
@@ -278,7 +290,7 @@ def _bar(bar: Bar, place: Callable[[float], float]) -> str:
     begin, end = sorted((place(0.0), place(bar.value)))
     fill = f"f{(bar.colour - 1) % COLOURS + 1}"
     whisker = _whisker(bar, place) if bar.low is not None else ""
-    return f'<rect class="{fill}" x="{begin}%" width="{max(end - begin, 0.3):.2f}%" y="18%" height="64%"/>{whisker}'
+    return f'<rect class="{fill}" x="{begin}%" width="{max(end - begin, 0.3):.2f}%" y="20%" height="60%"/>{whisker}'
 
 
 def _dot(bar: Bar, place: Callable[[float], float]) -> str:
@@ -310,6 +322,99 @@ def _feet(
         anchor = "start" if x < 20 else "end" if x > 80 else "middle"
         parts.append(f'<text x="{x}%" y="150%" text-anchor="{anchor}">{written(name)}</text>')
     return "".join(parts)
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A named point, with an upright interval if `low` and `high` are given; `colour` from 1."""
+
+    name: str
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+    colour: int = 1
+
+
+def scatter_chart(
+    dots: Sequence[Dot],
+    across: Axis,
+    up: Axis,
+    *,
+    title: str,
+    references: Mapping[str, float] | None = None,
+    size: tuple[int, int] = (500, 320),
+) -> Html:
+    """Points over a logarithmic x, the first of which are named where there is room; all are in the text alternative.
+
+    Args:
+        dots: at least one, each with x above 0.
+        title: text alternative.
+        references: values of level lines, by name.
+    """
+    known = references or {}
+    low, high = min(dot.x for dot in dots), max(dot.x for dot in dots)
+    x = (math.log10(low) - 0.1, math.log10(high) + 0.1)
+    ends = [value for dot in dots for value in (dot.y, dot.low, dot.high) if value is not None]
+    y = up.span or _span([*ends, *known.values()])
+    wide = max(len(up.say(mark)) for mark in ticks(*y))
+    plane = _Area(x, y, wide * _LETTER + 10, size[0] - 26, 18, size[1] - 36)
+    parts = _grid(plane, across, up, [math.log10(value) for value in _decades(10 ** x[0], 10 ** x[1])], base=10)
+    levels = []
+    for name, at in known.items():
+        level = plane.place((x[0], at))[1]
+        parts.append(f'<path class="mark" stroke-dasharray="3 3" d="M{plane.left:.1f} {level:.1f}H{plane.right:.1f}"/>')
+        levels.append((name, level))
+    places = [plane.place((math.log10(dot.x), dot.y)) for dot in dots]
+    taken = [(left - 5, top - 5, left + 5, top + 5) for left, top in places]
+    parts += [_beside(name, (plane.left - 5, level - 8), plane, taken, faint=True) for name, level in levels]
+    for dot, place in zip(dots, places, strict=True):
+        parts.append(_point(dot, place, plane))
+        parts.append(_beside(dot.name, place, plane, taken))
+    about = "; ".join(f"{dot.name}: {up.say(dot.y)} at {across.say(dot.x)}" for dot in dots)
+    return svg(size, parts, title=title, about=about, kind="cloud")
+
+
+_Box = tuple[float, float, float, float]  # left, top, right, bottom
+
+
+def _point(dot: Dot, place: Point, plane: _Area) -> str:
+    colour, x = (dot.colour - 1) % COLOURS + 1, place[0]
+    ring = (
+        f'<circle class="f{colour}" cx="{x:.1f}" cy="{place[1]:.1f}" r="5"><title>{written(dot.name)}</title></circle>'
+    )
+    if dot.low is None or dot.high is None:
+        return ring
+    low, high = (plane.place((plane.x[0], min(max(end, plane.y[0]), plane.y[1])))[1] for end in (dot.low, dot.high))
+    return f'<path class="s{colour} raw" d="M{x:.1f} {low:.1f}V{high:.1f}"/>{ring}'
+
+
+def _beside(name: str, place: Point, plane: _Area, taken: list[_Box], *, faint: bool = False) -> str:
+    """The name right of, left of, above or below its point; "" if there is no room."""
+    (x, y), width = place, len(name) * _LETTER
+    sides = ((x + 9, y + 4, "start"), (x - 9, y + 4, "end"), (x, y - 9, "middle"), (x, y + 18, "middle"))
+    for left, base, anchor in sides:
+        begin = left - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
+        box = (begin, base - 10, begin + width, base + 2)
+        inside = plane.left <= box[0] and box[2] <= plane.right and plane.top - 6 <= box[1] and box[3] <= plane.bottom
+        if inside and not any(_overlap(box, other) for other in taken):
+            taken.append(box)
+            return label(left, base, name, anchor, faint=faint)
+    return ""
+
+
+def _overlap(one: _Box, other: _Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _decades(low: float, high: float) -> list[float]:
+    """Powers of ten between two positive numbers, or 1, 2 and 5 times such where there are fewer than three."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    for factors in ((1,), (1, 3), (1, 2, 5), range(1, 10)):
+        found = [factor * 10.0**power for power in range(first, last + 1) for factor in factors]
+        if len(kept := [value for value in found if low <= value <= high]) > 2:
+            break
+    return kept
 
 
 def heat_map(counts: Sequence[Sequence[int]], names: Sequence[str], *, title: str) -> Html:

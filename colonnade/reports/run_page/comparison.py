@@ -1,18 +1,23 @@
-"""Comparison of several runs."""
+"""The page of several runs: which to take, their values beside each other, and their curves."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from colonnade.common.errors import ConfigError
+from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.run.numbers import plain
+from colonnade.reports import guarantee
 from colonnade.reports.console.summary import best_of_stopped, measure_of
-from colonnade.reports.html.frame import section, table
-from colonnade.reports.html.markup import Html, joined, tag
+from colonnade.reports.html.charts import Axis, Trend, line_chart
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.run_page.about import headline
 from colonnade.reports.run_page.privacy import headline as spent
+from colonnade.reports.standings.contender import Contender, Estimate, Measure, Protection, is_reference
+from colonnade.reports.standings.page import ComparisonPage, Figure, ValueTable
 from colonnade.reports.words import amount, seconds
 
 _METRICS = {
@@ -22,6 +27,8 @@ _METRICS = {
 }  # fmt: skip
 _BASELINES = ("test_baseline_accuracy", "test_baseline_rmse")  # equal in all rounds: they depend only on the rows
 _OF_UNEQUAL = ("test_balanced_accuracy", "test_baseline_accuracy")  # of runs with unequal classes
+_OTHER_ROWS = "These runs are tested on different rows: their values say nothing about which is better."
+_NOT_TESTED = "Not all of these runs have a value on test rows: nothing is recommended."
 
 
 def named(runs: Sequence[RecordedRun]) -> dict[str, RecordedRun]:
@@ -33,24 +40,132 @@ def named(runs: Sequence[RecordedRun]) -> dict[str, RecordedRun]:
     return {str(Path(*path.parts[-depth:])): run for path, run in zip(paths, runs, strict=True)}
 
 
-def sentences(runs: Mapping[str, RecordedRun]) -> Html:
-    items = [tag("li", tag("b", name), ": ", headline(run), _warned(run)) for name, run in runs.items()]
-    return Html(tag("ul", joined(items, "\n")) + "\n")
+def comparison_page(runs: Sequence[RecordedRun]) -> str:
+    by_name = named(runs)
+    first = runs[0].summary
+    metric = measure_of(first) or ("rmse" if first.get("targets") or "test_rmse" in first["metrics"] else "accuracy")
+    measure = Measure(metric, metric != "rmse")
+    each = [_standing(name, run, metric) for name, run in by_name.items()]
+    same = len({(run.summary.get("dataset"), _rows(run, "test"), _baseline(run)) for run in runs}) == 1
+    untested = any(one.test is None and not one.cause for one in each)
+    page = ComparisonPage(
+        f"{len(runs)} runs compared", measure, _rows(runs[0], "test"), _rows(runs[0], "validation"),
+        [*each, *_no_column(runs[0], metric)] if same else each, _values(by_name),
+        facts=[("Runs", [(name, _sentence(run)) for name, run in by_name.items()])], more=_curves(by_name, measure),
+        apart=_OTHER_ROWS if not same else _NOT_TESTED if untested else "",
+    )  # fmt: skip
+    return page.html()
 
 
-def _warned(run: RecordedRun) -> str:
+def _standing(name: str, run: RecordedRun, metric: str) -> Contender:
+    said, reached = run.summary, _reached(run)
+    epsilon, protection = _protection(run)
+    ended = said["status"] in ("completed", "unfinished")
+    sent = [found for way in ("up", "down") if (found := _bytes(said, way)) is not None]
+    return Contender(
+        name, said["protocol"], "" if said["protocol"] in name else said["protocol"],
+        _estimate(reached.get(f"test_{metric}"), run, "test", metric),
+        _estimate(reached.get(f"val_{metric}"), run, "validation", metric),
+        sum(sent) if sent else None, said["seconds"], epsilon, protection,
+        str(said.get("warning") or "") if ended else f"{said['status']}: {said.get('error') or 'no reason given'}",
+        is_reference(said["protocol"]),
+    )  # fmt: skip
+
+
+def _estimate(value: float | None, run: RecordedRun, part: str, metric: str) -> Estimate | None:
+    """A value with its standard error, from the confusion matrix; of an AUC as if scores were exponential."""
+    if value is None:
+        return None
+    table = _confusion(run, part)
+    totals = [sum(row) for row in table]
+    if not table or not all(totals):
+        return Estimate(value)
+    if metric == "accuracy":
+        return Estimate(value, math.sqrt(value * (1 - value) / sum(totals)))
+    recalls = [row[at] / total for at, (row, total) in enumerate(zip(table, totals, strict=True))]
+    if metric == "balanced_accuracy":
+        spread = sum(recall * (1 - recall) / total for recall, total in zip(recalls, totals, strict=True))
+        return Estimate(value, math.sqrt(spread) / len(table))
+    return Estimate(value, _of_auc(value, *totals) if metric == "auc" and len(totals) == 2 else None)
+
+
+def _of_auc(value: float, others: int, ones: int) -> float:
+    """Hanley and McNeil (1982)."""
+    above, below = value / (2 - value) - value**2, 2 * value**2 / (1 + value) - value**2
+    return math.sqrt((value * (1 - value) + (ones - 1) * above + (others - 1) * below) / (ones * others))
+
+
+def _confusion(run: RecordedRun, part: str) -> Sequence[Sequence[int]]:
+    found = ((run.summary.get("details") or {}).get(part) or {}).get("confusion") or ()
+    return found if isinstance(found, list) else ()
+
+
+def _rows(run: RecordedRun, part: str) -> int:
+    """Number of rows of a part; 0 if the summary does not say it."""
+    return sum(map(sum, _confusion(run, part)))
+
+
+def _baseline(run: RecordedRun) -> tuple[object, ...]:
+    return tuple(run.summary["metrics"].get(key) for key in _BASELINES)
+
+
+def _no_column(run: RecordedRun, metric: str) -> list[Contender]:
+    """A model that knows no column, as a reference."""
+    found = run.summary["metrics"].get(f"test_baseline_{metric}")
+    if metric in ("auc", "balanced_accuracy"):
+        found = 1 / max(2, len(_confusion(run, "test")))
+    name = "always the mean" if metric == "rmse" else "always the commonest class"
+    return [] if found is None else [Contender(name, test=Estimate(found), reference=True)]
+
+
+def _protection(run: RecordedRun) -> tuple[float | None, Protection]:
+    said = run.summary
+    try:
+        keys = (parse_yaml(run.config).get("federation") or {}).get("protocol") if run.config else {}
+    except (ConfigError, AttributeError):
+        keys = {}
+    if forest := said.get("forest"):
+        keys = {**(keys or {}), "gradients": forest.get("gradients", "encrypted")}
+    noise, why = "", None
+    if said.get("privacy") is not None:
+        why = guarantee.void(said)
+        noise = guarantee.describe_person(said) if why is None else "noise without a guarantee"
+    known = [epsilon for epsilon in guarantee.by_party(said).values() if epsilon is not None]
+    person = (said.get("person") or {}).get("epsilon")
+    epsilon = person if person is not None else max(known, default=None)
+    return epsilon, Protection.of(said["protocol"], keys or {}, noise=noise, guaranteed=why is None)
+
+
+def _sentence(run: RecordedRun) -> str:
     warning = run.summary.get("warning")
-    return f" Warning: {warning}." if warning else ""
+    return headline(run) + (f" Warning: {warning}." if warning else "")
 
 
-def comparison(runs: Mapping[str, RecordedRun]) -> Html:
+def _curves(runs: Mapping[str, RecordedRun], measure: Measure) -> list[Figure]:
+    """The metric and the training loss against rounds, one line a run."""
+    found = []
+    part, words = "val", "Validation"
+    if not any(run.trace.series.get(f"val_{measure.metric}") for run in runs.values()):
+        part, words = "test", "Test"
+    for key, title, say in (
+        (f"{part}_{measure.metric}", f"{words} {measure.name}", measure.say),
+        ("train_loss", "Training loss", plain),
+    ):
+        lines = [
+            Trend(name, [(point.round, point.value) for point in run.trace.series.get(key, ())], colour)
+            for colour, (name, run) in enumerate(runs.items(), 1)
+        ]
+        if drawn := [line for line in lines if line.points]:
+            chart = line_chart(drawn, Axis("round", plain), Axis(title, say), title=f"{title} against rounds")
+            found.append(Figure(f"{title} against rounds", chart))
+    return found
+
+
+def _values(runs: Mapping[str, RecordedRun]) -> ValueTable:
     metrics = {key: words for key, words in _METRICS.items() if any(key in _reached(run) for run in runs.values())}
     heads = ("run", "protocol", "data", "status", "privacy", "parties", "rounds", "time", *metrics.values(),
-             "up", "down", "missed rounds", "warning")  # fmt: skip
-    rows = [_row(name, run, tuple(metrics)) for name, run in runs.items()]
-    if not any(run.summary.get("warning") for run in runs.values()):
-        heads, rows = heads[:-1], [row[:-1] for row in rows]
-    return section("Comparison", table(heads, rows, words=(0, 1, 2, 3, 4), caption="One run a line"))
+             "up", "down", "missed rounds")  # fmt: skip
+    return ValueTable(heads, [_row(name, run, tuple(metrics)) for name, run in runs.items()], (0, 1, 2, 3, 4))
 
 
 def _reached(run: RecordedRun) -> Mapping[str, Any]:
@@ -77,7 +192,6 @@ def _row(name: str, run: RecordedRun, metrics: Sequence[str]) -> tuple[object, .
         *(_metric(key, reached.get(key)) for key in metrics),
         *(_travelled(said, way) for way in ("up", "down")),
         sum((said.get("missing") or {}).values()),
-        said.get("warning") or "",
     )
 
 
@@ -88,8 +202,12 @@ def _metric(key: str, value: float | None) -> str:
 
 
 def _travelled(said: Mapping[str, Any], way: str) -> str:
-    """Bytes on the wire, or of tensors if nothing was sent on one."""
+    found = _bytes(said, way)
+    return "-" if found is None else amount(found)
+
+
+def _bytes(said: Mapping[str, Any], way: str) -> float | None:
+    """On the wire, or of tensors if nothing was sent on one."""
     counted = (said.get("bytes") or {}).get(way) or {}
-    if "wire" in counted:
-        return amount(counted["wire"])
-    return f"{amount(counted['payload'])} of tensors" if "payload" in counted else "-"
+    found: float | None = counted.get("wire", counted.get("payload"))
+    return found

@@ -15,7 +15,7 @@ from colonnade.reports.html.markup import Html, tag
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.run_page.about import configuration, environment, opening
 from colonnade.reports.run_page.charts import charts
-from colonnade.reports.run_page.comparison import comparison, named, sentences
+from colonnade.reports.run_page.comparison import comparison_page
 from colonnade.reports.run_page.forest import forest
 from colonnade.reports.run_page.importance import importance
 from colonnade.reports.run_page.presence import presence
@@ -60,7 +60,7 @@ def html(runs: Sequence[RecordedRun], beside: Path | None, again: float = 0, *, 
         again: seconds after which a browser reloads it; 0 for never.
         live: JavaScript that reloads a served page.
     """
-    return _one(runs[0], beside, again, live) if len(runs) == 1 else _several(runs)
+    return _one(runs[0], beside, again, live) if len(runs) == 1 else comparison_page(runs)
 
 
 def _one(run: RecordedRun, beside: Path | None, again: float, live: str) -> str:
@@ -79,11 +79,6 @@ def _one(run: RecordedRun, beside: Path | None, again: float, live: str) -> str:
     ]
     title = f"{run.summary.get('federation') or run.name}: report"
     return frame(title, [opening(run), contents(sections), *sections], SCRIPT + live, again, live=bool(live))
-
-
-def _several(runs: Sequence[RecordedRun]) -> str:
-    by_name = named(runs)
-    return frame(f"{len(runs)} runs compared", [sentences(by_name), charts(by_name), comparison(by_name)], SCRIPT)
 
 
 _MOST = 100

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import NAMES, OUTSIDE
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import InputError, nearest
 from colonnade.common.parsing.file import parse
 from colonnade.common.run.permissions import private_files
@@ -32,7 +33,7 @@ from colonnade.search.folder import (
     refuse_unvalidated,
 )
 from colonnade.search.metrics import SearchMetric, search_metric
-from colonnade.search.references import REFERENCES
+from colonnade.search.references import ALONE, BOOSTING, REFERENCES
 from colonnade.search.space import without_space
 from colonnade.search.study import load_optuna
 from colonnade.search.workers import share_out
@@ -89,7 +90,7 @@ class Comparison:
         return f"<colonnade.Comparison {self.folder}: {self.metric} of {len(self._output.outcomes)} protocols>"
 
     def _repr_html_(self) -> str:
-        return self._output.fragment()
+        return self._output.page.fragment()
 
 
 def compare(
@@ -242,7 +243,8 @@ class _Pairs:
 
     def run(self, jobs: int) -> None:
         """Completes everything, writing the files after every protocol."""
-        todo = [*(("reference", name) for name in REFERENCES), *(("protocol", o) for o in self.fresh)]
+        known = [name for name in REFERENCES if name != ALONE or SERVER in self.work.subject.shapes]
+        todo = [*(("reference", name) for name in known), *(("protocol", o) for o in self.fresh)]
         share_out(todo, jobs, self._one, self.runs.stop.set)
 
     def _one(self, task: tuple[str, Any], worker: Performer) -> None:
@@ -258,7 +260,7 @@ class _Pairs:
     def _reference(self, name: str, worker: Performer) -> None:
         run = reference_run(name, self.work.subject, self.work.shelf, self.work.goal, worker)
         with self._lock:
-            self.output.references.append(ReferenceOutcome(name, REFERENCES[name], run))
+            self.output.references.append(ReferenceOutcome(name, *REFERENCES[name], run))
             self.output.references.sort(key=lambda found: list(REFERENCES).index(found.name))
 
 
@@ -271,9 +273,16 @@ def reference_run(name: str, subject: Subject, shelf: RunShelf, goal: SearchMetr
     key = shelf.reference_key(name, goal.metric, 0)
     if (kept := shelf.get(key)) is not None:
         return kept
-    columns = tuple(str(subject.columns(member)) for member in subject.shapes)
+    members = (SERVER,) if name == ALONE else tuple(subject.shapes)
+    columns = tuple(str(subject.columns(member)) for member in members)
     task = ReferenceTask(
-        name, columns, str(subject.label_file), str(subject.parts), subject.regression, goal.metric, goal.direction
+        BOOSTING if name == ALONE else name,
+        columns,
+        str(subject.label_file),
+        str(subject.parts),
+        subject.regression,
+        goal.metric,
+        goal.direction,
     )
     try:
         result = performer.perform(task, lambda _number, _metrics, _last: True)
@@ -285,7 +294,7 @@ def reference_run(name: str, subject: Subject, shelf: RunShelf, goal: SearchMetr
     else:
         run = KeptRun(
             DONE, "", result.metrics, result.tested, (), result.round, result.rounds, result.seconds, 0,
-            result.errors, result.chance,
+            result.errors, result.chance, result.validation_errors,
         )  # fmt: skip
     shelf.keep(key, run, {"reference": name})
     return run

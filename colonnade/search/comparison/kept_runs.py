@@ -31,7 +31,7 @@ class KeptRun:
         round, rounds: the round that counts, and the number of rounds.
         seconds: of computing.
         payload: bytes of tensors between the parties and the server.
-        errors: standard errors of some metrics of the test rows.
+        errors, validation_errors: standard errors of some metrics of the test rows, and of the validation rows.
         chance: the verdict on the test rows, if any.
     """
 
@@ -46,6 +46,7 @@ class KeptRun:
     payload: int = 0
     errors: Mapping[str, float] = field(default_factory=dict)
     chance: Mapping[str, Any] | None = None
+    validation_errors: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def at_chance(self) -> bool:

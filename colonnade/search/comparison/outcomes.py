@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import mean
 from typing import Any
 
+from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.reports.standings.contender import SHARES, Contender, Estimate, Protection, is_reference
 from colonnade.search.comparison.kept_runs import DONE, KeptRun
 from colonnade.search.metrics import UP, SearchMetric
+from colonnade.server.training.metrics import chance
 
 CANNOT = "cannot"
 """Status of a protocol that does not run on these data."""
-
-SHARES = ("accuracy", "balanced_accuracy", "auc", "average_precision", "f1", "r2", "ks", "gain")
-"""Metrics of which a hundredth is a point."""
 
 
 @dataclass
@@ -27,6 +28,7 @@ class ProtocolOutcome:
         settings: of the tuned runs, KEY=VALUE; empty if the defaults were the best.
         trials: number of trials by their ends.
         searched: whether a search has ended.
+        federation: section `federation` of the defaults.
     """
 
     name: str
@@ -38,6 +40,7 @@ class ProtocolOutcome:
     settings: tuple[str, ...] = ()
     trials: dict[str, int] = field(default_factory=dict)
     searched: bool = False
+    federation: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def status(self) -> str:
@@ -54,11 +57,39 @@ class ProtocolOutcome:
         found = [name for name, runs in (("defaults", self.defaults), ("tuned", self.tuned)) if at_chance(runs)]
         return "both" if len(found) > 1 else "".join(found)
 
+    @property
+    def shown(self) -> list[KeptRun]:
+        """The runs with the values that the search has chosen, else those with defaults."""
+        return self.tuned if self.searched and self.tuned else self.defaults
+
+    def contender(self, goal: SearchMetric) -> Contender:
+        """How it stands beside the others, with the values that the search has chosen."""
+        runs, metric = self.shown, goal.metric
+        keys = self.federation.get("protocol") or {"name": self.name}
+        epsilon = (self.federation.get("privacy") or {}).get("epsilon")
+        noise = "" if epsilon is None else f"noise on a row's embeddings, epsilon {epsilon:g}, no guarantee for a row"
+        protection = Protection.of(
+            self.name, CONTRACTS[self.name].config(**keys).model_dump(), noise=noise, guaranteed=False
+        )
+        return Contender(
+            self.name, self.name, "tuned" if self.settings else "", estimate(runs, metric, "tested"),
+            estimate(runs, metric, "metrics"), _mean([run.payload for run in runs]),
+            _mean([run.seconds for run in runs]), epsilon, protection, self._cause, is_reference(self.name),
+        )  # fmt: skip
+
+    @property
+    def _cause(self) -> str:
+        if self.status not in (DONE, "waiting") and self.shown is self.defaults:
+            return f"{self.status}: {self.reason}" if self.reason else self.status
+        if not at_chance(self.shown):
+            return ""
+        verdict = next(run.chance for run in self.shown if run.at_chance)
+        return chance.warning(verdict, "test", "a model that knows no column") or ""
+
     def plain(self, goal: SearchMetric) -> dict[str, Any]:
         """One line of the table: values in the metric's own units, gaps in points or those units, seconds, bytes."""
         metric = goal.metric
         defaults, tuned = of_runs(self.defaults, metric), of_runs(self.tuned, metric)
-        shown = self.tuned if self.searched and self.tuned else self.defaults
         return {
             "protocol": self.name,
             "status": self.status,
@@ -74,7 +105,7 @@ class ProtocolOutcome:
             "tuned_seconds": _mean([run.seconds for run in self.tuned]),
             "bytes": _mean([run.payload for run in self.defaults]),
             "tuned_bytes": _mean([run.payload for run in self.tuned]),
-            "rounds": _mean([run.rounds for run in shown]),
+            "rounds": _mean([run.rounds for run in self.shown]),
             "notes": "; ".join(self.notes),
             "reason": self.reason,
         }  # fmt: skip
@@ -82,9 +113,19 @@ class ProtocolOutcome:
 
 @dataclass(frozen=True)
 class ReferenceOutcome:
+    """A model that no federation has; `title` names it in charts."""
+
     name: str
+    title: str
     words: str
     run: KeptRun
+
+    def contender(self, goal: SearchMetric) -> Contender:
+        tested, validated = (estimate([self.run], goal.metric, part) for part in ("tested", "metrics"))
+        return Contender(
+            self.title, test=tested, validation=validated, seconds=self.run.seconds, cause=self.run.reason,
+            reference=True,
+        )  # fmt: skip
 
     def plain(self, goal: SearchMetric) -> dict[str, Any]:
         validated, tested = of_runs([self.run], goal.metric)
@@ -100,6 +141,18 @@ def of_runs(runs: list[KeptRun], metric: str) -> tuple[float | None, float | Non
     if any(run.state != DONE for run in runs):
         return None, None
     return _mean([run.metrics.get(metric) for run in runs]), _mean([run.tested.get(metric) for run in runs])
+
+
+def estimate(runs: list[KeptRun], metric: str, part: str) -> Estimate | None:
+    """Mean of the metric on validation rows (`metrics`) or test rows, with its error; None without a value.
+
+    Further seeds share the rows and do not lower the error.
+    """
+    if not runs or any(run.state != DONE for run in runs):
+        return None
+    value = _mean([getattr(run, part).get(metric) for run in runs])
+    errors = [(run.errors if part == "tested" else run.validation_errors).get(metric) for run in runs]
+    return None if value is None else Estimate(value, _mean(errors))
 
 
 def error_of(runs: list[KeptRun], metric: str) -> float | None:

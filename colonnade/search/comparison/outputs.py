@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,14 +17,33 @@ from colonnade.common.escaped import plain
 from colonnade.common.run.durable import write_kept
 from colonnade.common.version import VERSION
 from colonnade.reports.console.screen import out as console
-from colonnade.reports.html.frame import contents, facts, frame, section, table
-from colonnade.reports.html.markup import tag
-from colonnade.reports.words import counted
+from colonnade.reports.standings.contender import Contender, Measure
+from colonnade.reports.standings.page import ComparisonPage, ValueTable
+from colonnade.reports.words import amount, counted
 from colonnade.search.comparison.kept_runs import DONE
-from colonnade.search.comparison.outcomes import CANNOT, SHARES, ProtocolOutcome, ReferenceOutcome
-from colonnade.search.metrics import SearchMetric
+from colonnade.search.comparison.outcomes import CANNOT, ProtocolOutcome, ReferenceOutcome
+from colonnade.search.metrics import UP, SearchMetric
 
 _TEXTS = ("protocol", "status", "settings", "tuning", "trials", "notes", "reason", "reference", "what", "at_chance")
+_HEAD = (
+    "protocol",
+    "value",
+    "with defaults",
+    "gained",
+    "gained, validation",
+    "sent",
+    "seconds",
+    "protected by",
+    "best values",
+)
+_WORDS = (0, 7, 8)
+_NARROW = (0, 1, 2, 3, 5, 7)  # columns of a screen of less than `_WIDE` characters
+_WIDE = 120
+_INTERVALS = "± is half of the 95 % interval of a value, from the test rows: a difference that is smaller is none."
+_CHOSEN = (
+    "Tuned values were chosen by the validation rows: what they gained there is optimistic. Test rows were evaluated "
+    "once with the defaults and once with the chosen values."
+)
 
 
 @dataclass
@@ -37,8 +56,8 @@ class ComparisonOutput:
         data: about rows, classes and members.
         dropped: keys of the given configuration that no run uses.
         options: of the command.
-        outcomes: protocols in the order of the table.
-        references: models of the joined columns.
+        outcomes: protocols in the order of the files.
+        references: models that no federation has.
     """
 
     folder: Path
@@ -66,71 +85,73 @@ class ComparisonOutput:
     def reference_lines(self) -> list[dict[str, Any]]:
         return [found.plain(self.goal) for found in self.references]
 
+    @property
+    def page(self) -> ComparisonPage:
+        """With the rows in the order of the chart, then those that are set apart."""
+        standings = [one.contender(self.goal) for one in self.outcomes]
+        standings += [one.contender(self.goal) for one in self.references]
+        lines = {line["protocol"]: line for line in self.lines}
+        page = ComparisonPage(
+            f"{self.id}: comparison of protocols", self._measure, self.data["test"], self.data["validation"], standings,
+            ValueTable(_HEAD, []), notes=self._notes, facts=self._facts(),
+        )  # fmt: skip
+        ranked = page.ranked
+        rows = [
+            self._row(one, lines.get(one.name, {})) for one in [*ranked, *(s for s in standings if s not in ranked)]
+        ]
+        head = [self._measure.name if name == "value" else name for name in _HEAD]
+        return replace(page, values=ValueTable(head, rows, _WORDS))
+
     def write(self) -> None:
+        page = self.page
+        choice = page.choice
         record = {
             "version": VERSION, "id": self.id, "metric": self.goal.metric, "direction": self.goal.direction,
             "why": self.why, **self.options, "data": dict(self.data), "dropped": list(self.dropped),
+            "recommended": choice.taken and choice.taken.name, "because": f"{choice.headline} {choice.reason}".strip(),
             "protocols": self.lines, "references": self.reference_lines,
         }  # fmt: skip
         for name, text in (
             ("comparison.json", json.dumps(record, indent=2) + "\n"),
             ("comparison.csv", self._csv()),
-            ("comparison.md", self._markdown()),
-            ("comparison.html", self._html()),
+            ("comparison.md", self._markdown(page)),
+            ("comparison.html", page.html()),
         ):
             write_kept(self.folder / name, text.encode())
 
     def words(self, outcome: ProtocolOutcome) -> str:
-        line = outcome.plain(self.goal)
+        line, say = outcome.plain(self.goal), self._measure.say
         if outcome.status == CANNOT:
             return f"cannot: {outcome.reason}"
-        said = f"{self._value(line['defaults_test'])} with defaults" if outcome.status == DONE else outcome.status
+        said = f"{say(line['defaults_test'])} with defaults" if outcome.status == DONE else outcome.status
         if outcome.searched and outcome.tuned:
-            said += f", {self._value(line['tuned_test'])} tuned"
-            said += f" ({self._gap(line['gap_test'])})" if line["gap_test"] is not None else ""
-        return f"test {self.goal.metric} {said}"
+            said += f", {say(line['tuned_test'])} tuned"
+            said += f" ({self._measure.gap(line['gap_test'])})" if line["gap_test"] is not None else ""
+        return f"test {self._measure.name} {said}"
 
     def show(self) -> None:
-        """Prints the table, the reasons, and the files' paths."""
-        console.print(self.heading, markup=False, soft_wrap=True)
-        made = Table(title=f"{self.goal.metric} of test rows")
-        narrow = console.width < _WIDE
-        shown = _NARROW if narrow else [place for place in range(len(_HEAD)) if place != _GAP_VALIDATION]
-        for place in shown:
-            justify: Literal["left", "right"] = "left" if place in _WORDS else "right"
-            made.add_column(
-                _HEAD[place],
-                justify=justify,
-                overflow="fold",
-                no_wrap=place != _SETTINGS,
-                min_width=16 if place == _SETTINGS else None,
-            )
-        rows = self._rows()
-        for row in rows:
-            cells = [*row]
-            if narrow and row[_STATUS] != DONE:
-                cells[_DEFAULTS] = row[_STATUS]  # the status column does not fit
-            made.add_row(*(cells[place] for place in shown))
+        """Prints the table, the recommendation, what is set apart, and the page's path."""
+        page, narrow = self.page, console.width < _WIDE
+        shown, taken = page.values.full(_NARROW if narrow else range(len(_HEAD))), page.choice.taken
+        made = Table(title=f"{self._measure.name} on {self.data['test']:,} test rows, with 95 % intervals")
+        for at, name in enumerate(shown.head):
+            justify: Literal["left", "right"] = "left" if at in shown.words else "right"
+            made.add_column(name, justify=justify, overflow="fold", no_wrap=not (at and justify == "left"))
+        for row in shown.rows:
+            made.add_row(*map(str, row), style="bold" if taken is not None and row[0] == taken.name else None)
         console.print(made)
-        if any(row[_AT_CHANCE] != "-" for row in rows):
-            console.print(_MEANING, style="yellow", markup=False, soft_wrap=True)
-        if narrow:
-            self._show_values()
-        for name, why in self._reasons():
-            console.print(f"{name}: {why}", style="yellow", markup=False, soft_wrap=True)
-        for name, said in self._notes():
-            console.print(f"{name}: {said}", style="dim", markup=False, soft_wrap=True)
+        self._say(page.choice.headline, "bold")
+        if page.choice.reason:
+            self._say(page.choice.reason, "")
+        for name, _, cause in page.set_apart:
+            self._say(f"set apart: {name}: {cause}", "yellow")
+        for name, said in (self._tuned_values() if narrow else []) + self._beside_defaults():
+            self._say(f"{name}: {said}")
         if self.dropped:
-            console.print(f"left out of the file: {', '.join(self.dropped)}", style="dim", markup=False, soft_wrap=True)
-        console.print(_CHOSEN, style="dim", markup=False, soft_wrap=True)
-        console.print(f"page: {self.folder / 'comparison.html'}", markup=False, soft_wrap=True)
-
-    def _show_values(self) -> None:
-        """Prints the tuned values, for which a narrow table has no room."""
-        for line in self.lines:
-            if line["settings"]:
-                said = f"{line['protocol']} tuned: {in_short(line['settings'])}"
-                console.print(said, style="dim", markup=False, soft_wrap=True)
+            self._say(f"left out of the file: {', '.join(self.dropped)}")
+        for said in self._notes:
+            self._say(said)
+        self._say(f"page: {self.folder / 'comparison.html'}", "")
 
     def arrow(self) -> pa.Table:
         return _arrow(self.lines)
@@ -138,99 +159,69 @@ class ComparisonOutput:
     def arrow_references(self) -> pa.Table:
         return _arrow(self.reference_lines)
 
-    def fragment(self) -> str:
-        """The table as HTML, for notebooks."""
-        return str(tag("p", self.heading) + table(_HEAD, self._rows(), words=_WORDS))
+    @property
+    def _measure(self) -> Measure:
+        return Measure(self.goal.metric, self.goal.direction == UP)
 
-    def _rows(self) -> list[tuple[str, ...]]:
-        rows: list[tuple[str, ...]] = []
-        for line in self.lines:
-            tuned = line["tuned_test"] is not None
-            sent = line["tuned_bytes" if tuned else "bytes"]
-            seconds = line["tuned_seconds" if tuned else "seconds"]
-            rows.append((
-                line["protocol"], self._value(line["defaults_test"], line["defaults_error"]),
-                self._value(line["tuned_test"], line["tuned_error"]),
-                self._gap(line["gap_test"]), self._gap(line["gap_val"]), line["at_chance"] or "-", line["status"],
-                in_short(line["settings"]) or line["tuning"] or "-",
-                "-" if not seconds else f"{seconds:.1f}", "-" if sent is None else f"{sent / 1e6:.2f}",
-            ))  # fmt: skip
-        for found in self.reference_lines:
-            value, seconds = self._value(found["test"], found["error"]), found["seconds"]
-            chance, status = found["at_chance"] or "-", found["status"]
-            rows.append((found["reference"], value, "-", "-", "-", chance, status, "reference",
-                         f"{seconds:.1f}" if seconds else "-", "-"))  # fmt: skip
-        return rows
+    def _row(self, one: Contender, line: Mapping[str, Any]) -> tuple[str, ...]:
+        tuned = line.get("tuned_test") is not None
+        return (
+            one.name, self._measure.said(one.test), self._measure.say(line["defaults_test"]) if tuned else "-",
+            *(self._measure.gap(line.get(key)) for key in ("gap_test", "gap_val")),
+            amount(one.sent) if one.sent else "-", f"{one.seconds:.1f}" if one.seconds else "-",
+            "-" if one.reference else one.protection.words,
+            in_short(line.get("settings") or "") or line.get("tuning") or "-",
+        )  # fmt: skip
 
-    def _value(self, value: float | None, error: float | None = None) -> str:
-        """A value, with its standard error if known."""
-        if value is None:
-            return "-"
-        if error is not None and abs(value) < _HUGE:
-            return f"{self._value(value)} ±{self._value(error)}"
-        if self.goal.metric in SHARES and abs(value) < _HUGE:
-            return f"{100 * value:.2f}"
-        return f"{100 * value:.2g}" if self.goal.metric in SHARES else f"{value:.4g}"
+    @staticmethod
+    def _say(text: str, style: str = "dim") -> None:
+        console.print(text, style=style, markup=False, soft_wrap=True)
 
-    def _gap(self, value: float | None) -> str:
-        if value is None:
-            return "-"
-        return f"{value:+.2f}" if self.goal.metric in SHARES and abs(value) < 100 * _HUGE else f"{value:+.4g}"
+    def _tuned_values(self) -> list[tuple[str, str]]:
+        """For which a narrow table has no room."""
+        return [(line["protocol"], f"tuned: {in_short(line['settings'])}") for line in self.lines if line["settings"]]
 
-    def _reasons(self) -> list[tuple[str, str]]:
-        found = [(outcome.name, f"{outcome.status}: {outcome.reason}") for outcome in self.outcomes if outcome.reason]
-        return found + [(each.name, each.run.reason) for each in self.references if each.run.reason]
-
-    def _notes(self) -> list[tuple[str, str]]:
+    def _beside_defaults(self) -> list[tuple[str, str]]:
         return [(outcome.name, "; ".join(outcome.notes)) for outcome in self.outcomes if outcome.notes]
 
+    @property
+    def _notes(self) -> list[str]:
+        waiting = [outcome.name for outcome in self.outcomes if outcome.status == "waiting"]
+        said = (
+            [f"Not run yet: {', '.join(waiting)}. The recommendation is of those that have ended."] if waiting else []
+        )
+        return [*said, *([_CHOSEN] if self.options["trials"] else []), _INTERVALS]
+
+    def _facts(self) -> list[tuple[str, list[tuple[str, str]]]]:
+        return [
+            ("Data", self._about()),
+            ("References", [(found.title, found.words) for found in self.references]),
+            ("Beside the defaults", self._beside_defaults()),
+        ]
+
     def _about(self) -> list[tuple[str, str]]:
-        unit = "in hundredths; gaps in points" if self.goal.metric in SHARES else "in its own units"
         classes = self.data["classes"]
         return [
             ("rows", ", ".join(f"{self.data[part]} {part}" for part in ("train", "validation", "test"))),
             ("members", ", ".join(f"{name} {shape}" for name, shape in self.data["members"].items())),
             ("training rows of each class", ", ".join(map(str, classes))) if classes
             else ("numbers to be predicted", str(self.data["targets"])),
-            ("metric", f"{self.goal.metric} of test rows, {unit} ({self.why})"),
+            ("metric", f"{self._measure.name} ({self.why})"),
             *([("positive class", self.data["positive"])] if self.data.get("positive") else []),
-            ("±", "one standard error of the value on test rows: other test rows differ by about so much"),
-            ("at chance", _MEANING),
             ("search", f"{counted(self.options['trials'], 'trial')} each, {counted(self.options['seeds'], 'seed')}"),
             ("left out of the file", ", ".join(self.dropped) or "nothing"),
             ("version", VERSION),
         ]  # fmt: skip
 
-    def _html(self) -> str:
-        parts = [
-            section("Table", table(_HEAD, self._rows(), words=_WORDS), tag("p", _CHOSEN, class_="note")),
-            section("Data", facts(self._about())),
-            section("References", facts((found.name, found.words) for found in self.references)),
-            section("Reasons", facts(self._reasons())),
-            section("Beside the defaults", facts(self._notes())),
-            section("Values", table(_ALL, [[_cell(line[key]) for key in _ALL] for line in self.lines], words=(0, 1))),
-        ]
-        shown = [part for part in parts if part]
-        return frame(f"{self.id}: comparison of protocols", [contents(shown), *shown])
-
-    def _markdown(self) -> str:
-        lines = [
-            f"# {plain(self.id)}: comparison of protocols",
-            "",
-            f"{plain(self.heading)}.",
-            "",
-            *_marked(_HEAD, self._rows()),
-        ]
-        lines += ["", _CHOSEN, ""]
-        for title, pairs in (
-            ("Data", self._about()),
-            ("References", [(found.name, found.words) for found in self.references]),
-            ("Reasons", self._reasons()),
-            ("Beside the defaults", self._notes()),
-        ):
+    def _markdown(self, page: ComparisonPage) -> str:
+        choice, full = page.choice, page.values.full()
+        lines = [f"# {plain(page.title)}", "", f"**{plain(choice.headline)}** {plain(choice.reason)}", ""]
+        lines += [f"{plain(self.heading)}.", "", *_marked(full), ""]
+        apart = [(name, cause) for name, _, cause in page.set_apart]
+        for title, pairs in (("Set apart", apart), *page.facts):
             if pairs:
                 lines += [f"## {title}", "", *(f"- **{plain(name)}**: {plain(text)}" for name, text in pairs), ""]
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._notes, ""])
 
     def _csv(self) -> str:
         made = io.StringIO()
@@ -249,38 +240,6 @@ class ComparisonOutput:
         return made.getvalue()
 
 
-_HEAD = (
-    "protocol",
-    "defaults",
-    "tuned",
-    "gap",
-    "gap, validation",
-    "at chance",
-    "status",
-    "best values",
-    "seconds",
-    "MB",
-)
-_WORDS = (0, 5, 6, 7)
-_DEFAULTS, _GAP_VALIDATION, _AT_CHANCE, _STATUS, _SETTINGS = 1, 4, 5, 6, 7
-_WIDE = 120  # least screen width for all columns, in characters
-_NARROW = (0, 1, 2, 3, 5, 8)
-_MEANING = (
-    "at chance: the test rows do not show that the model is better than one that knows no column, by more than two "
-    "standard errors"
-)
-_HUGE = 100.0  # an R2 as low as -100 is shown with fewer digits
-_ALL = (
-    "protocol", "status", "defaults_val", "defaults_test", "defaults_error", "tuned_val", "tuned_test", "tuned_error",
-    "at_chance", "trials", "seconds",
-    "tuned_seconds", "bytes", "tuned_bytes", "rounds",
-)  # fmt: skip
-_CHOSEN = (
-    "Tuned values were chosen by the validation rows: their gap on validation rows is optimistic. Test rows were "
-    "evaluated once with the defaults and once with the chosen values."
-)
-
-
 def in_short(settings: str) -> str:
     """Shortens the keys of settings to what identifies them: `party lr=0.1 batch=64`."""
     for word, short in (("every_party.", "party "), ("federation.", ""), ("protocol.", ""), ("optimiser.", "")):
@@ -288,13 +247,9 @@ def in_short(settings: str) -> str:
     return settings.replace("active.", "active ").replace("server.", "server ").replace("head_", "head ")
 
 
-def _cell(value: Any) -> str:
-    return "-" if value in (None, "") else f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _marked(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    marks = ["---" if place in _WORDS else "--:" for place in range(len(head))]
-    lines = ([plain(cell) for cell in head], marks, *([plain(cell) for cell in row] for row in rows))
+def _marked(values: ValueTable) -> list[str]:
+    marks = ["---" if place in values.words else "--:" for place in range(len(values.head))]
+    lines = ([plain(cell) for cell in values.head], marks, *([plain(str(cell)) for cell in row] for row in values.rows))
     return [f"| {' | '.join(line)} |" for line in lines]
 
 

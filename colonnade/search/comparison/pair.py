@@ -77,7 +77,7 @@ class PairRuns:
         except InputError as refused:
             outcome.cannot, outcome.reason = True, said(refused)
             return
-        outcome.notes = setup.notes
+        outcome.notes, outcome.federation = setup.notes, setup.tree["federation"]
         made = [self._tested(seeded(setup.tree, number), performer, outcome.name) for number in range(self.seeds)]
         if made[0].state == FAILED and not made[0].evaluations:
             outcome.cannot, outcome.reason = True, made[0].reason
@@ -181,7 +181,7 @@ class PairRuns:
             raise ComparisonStopped
         return KeptRun(
             PRUNED if result.ended else DONE, "", result.metrics, result.tested, tuple(evaluations), result.round,
-            result.rounds, result.seconds, result.payload, result.errors, result.chance,
+            result.rounds, result.seconds, result.payload, result.errors, result.chance, result.validation_errors,
         )  # fmt: skip
 
 

@@ -242,9 +242,13 @@ def test_several_runs(tmp_path: Path, monkeypatch, capfd) -> None:
     first, second = made.cells("a/run")[0], made.cells("b/run")[0]
     assert first[1:4] == ["vimadmm", "digits", "completed"] and second[1] == "vafl"
     assert "92.19%" in first and "25.00%" in second and "6.0 kB" in first
-    drawn = made.lines("round")
-    assert [len(line) for line in drawn] == [3, 1, 2, 3, 1, 2] and drawn[2] == [("2", "50%"), ("4", "75%")]
+    drawn = [str(attrs["data-y"]) for name, attrs in made.tags if name == "polyline"]
+    assert drawn[:2] == ["50.0 %;75.0 %;93.8 %", "50.0 %;75.0 %"] and len(drawn) == 4
+    assert "Take a/run: accuracy 92.2 % on test rows" in made.words and "no interval is known" in made.words
     assert not (runs[0] / "report.html").exists()
+    elsewhere = leave(tmp_path / "other", summary(dataset="mnist"))
+    other = page(monkeypatch, capfd, runs[0], elsewhere).words
+    assert "tested on different rows" in other and "Take " not in other
     vile = leave(tmp_path / "<i>&'\"")
     assert not [name for name, _ in page(monkeypatch, capfd, runs[0], vile).tags if name == "i"]
 

@@ -52,8 +52,8 @@ def test_pages_fit_a_phone_and_need_no_script(browser: Browser, tmp_path: Path, 
     for name in ("report.html", "comparison.html"):
         browser.open(folders[0] / name, 375, script=False, dark=True)
         assert browser.value("document.documentElement.scrollWidth") <= 375
-        assert browser.value("document.querySelector('fieldset').offsetHeight") == 0
-        assert browser.value("document.querySelector('[data-axis=round] svg').getBoundingClientRect().width") > 250
+        assert browser.value("[...document.querySelectorAll('fieldset')].every((one) => !one.offsetHeight)")
+        assert browser.value("document.querySelector('svg.curves').getBoundingClientRect().width") > 250
         assert browser.value("getComputedStyle(document.body).backgroundColor") == "rgb(21, 24, 28)"
     assert browser.console == []
 

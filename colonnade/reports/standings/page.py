@@ -1,0 +1,198 @@
+"""The page of a comparison: one chart first, then quality against costs, and what was set apart."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from colonnade.reports.html.charts import Axis, Bar, Dot, row_chart, scatter_chart
+from colonnade.reports.html.markup import Html
+from colonnade.reports.html.page import fragment, render
+from colonnade.reports.standings.choice import Choice, beside, choose, rows_words
+from colonnade.reports.standings.contender import Contender, Estimate, Measure
+from colonnade.reports.words import amount, seconds
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_GREY = 6
+_EMPTY = ("", "-", None)
+
+
+@dataclass(frozen=True)
+class ValueTable:
+    """A table; columns without a value are left out.
+
+    Args:
+        words: numbers of left-aligned columns, the first of which names the row.
+    """
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    words: Sequence[int] = (0,)
+
+    def full(self, columns: Collection[int] | None = None) -> ValueTable:
+        """Without empty columns; of some columns by number, where they are given."""
+        wanted = range(len(self.head)) if columns is None else columns
+        kept = [at for at in wanted if any(row[at] not in _EMPTY for row in self.rows)]
+        rows = [[row[at] for at in kept] for row in self.rows]
+        return ValueTable([self.head[at] for at in kept], rows, [kept.index(at) for at in self.words if at in kept])
+
+
+@dataclass(frozen=True)
+class Figure:
+    title: str
+    chart: Html
+
+
+@dataclass(frozen=True)
+class ComparisonPage:
+    """A comparison and its page.
+
+    Args:
+        each: protocols or runs, and references.
+        values: all numbers, one row each.
+        notes: cautions.
+        facts: names and values by section.
+        more: further charts, under their titles.
+        test, validation: number of these rows, 0 if unknown.
+        apart: why the values are of different rows and nothing is recommended; "" if they are of the same.
+    """
+
+    title: str
+    measure: Measure
+    test: int
+    validation: int
+    each: Sequence[Contender]
+    values: ValueTable
+    notes: Sequence[str] = ()
+    facts: Sequence[tuple[str, Sequence[tuple[str, object]]]] = ()
+    more: Sequence[Figure] = ()
+    apart: str = ""
+
+    @property
+    def choice(self) -> Choice:
+        if self.apart:
+            return Choice(None, (), self.apart, "")
+        return choose(self.each, self.measure, test=self.test, validation=self.validation)
+
+    @property
+    def ranked(self) -> list[Contender]:
+        """All with a value that stand, and references, best first."""
+        shown = [one for one in self.each if one.stands or (one.reference and one.test is not None)]
+        return sorted(shown, key=lambda one: -_value(one) if self.measure.up else _value(one))
+
+    def html(self) -> str:
+        return render("comparison.html", {**self._content(), "title": self.title}, beside=_TEMPLATES)
+
+    def fragment(self) -> str:
+        """Headline and table, for notebooks."""
+        return str(fragment("standings.html", self._content(), beside=_TEMPLATES))
+
+    def _content(self) -> dict[str, Any]:
+        choice, full = self.choice, self.values.full()
+        return {
+            "choice": choice, "cards": self._cards(choice), "chart": self._chart(choice), "charts": self._charts(),
+            "values": full, "apart": self.set_apart, "notes": self.notes, "facts": self.facts, "more": self.more,
+            "measure": self._heading, "rows": rows_words(self.test, "test"),
+        }  # fmt: skip
+
+    def _chart(self, choice: Choice) -> Html:
+        if not (shown := self.ranked):
+            return Html()
+        bars = []
+        for one in shown:
+            assert one.test is not None  # of all that are ranked
+            half, taken = one.test.half, one is choice.taken
+            protected = "" if one.reference else one.protection.words
+            about = "; ".join(filter(None, ("recommended" if taken else "", one.about, protected)))
+            bars.append(Bar(
+                one.name, one.test.value, self.measure.said(one.test),
+                None if one.reference or not half else one.test.value - half,
+                None if one.reference or not half else self._most(one.test.value + half),
+                _GREY if one.reference else one.protection.colour, about=about, line=one.reference, best=taken,
+            ))  # fmt: skip
+        intervals = " with 95 % intervals" if any(one.test and one.test.half for one in shown) else ""
+        caption = f"{self._heading} on {rows_words(self.test, 'test')}{intervals}, best first"
+        return row_chart(bars, Axis(self.measure.name, self.measure.say), caption=caption, dots=True)
+
+    @property
+    def _heading(self) -> str:
+        return self.measure.name[:1].upper() + self.measure.name[1:]
+
+    def _most(self, value: float) -> float:
+        shares = self.measure.metric in ("accuracy", "balanced_accuracy", "auc", "average_precision", "f1")
+        return min(value, 1.0) if shares else value
+
+    def _charts(self) -> list[Figure]:
+        """Quality against bytes, seconds and epsilon, where at least two have them."""
+        stand = [one for one in self.ranked if one.stands]
+        lines = {one.name: _value(one) for one in self.ranked if one.reference}
+        found = []
+        for name, key, say in (
+            ("bytes of training", "sent", amount),
+            ("seconds of computing", "seconds", seconds),
+            ("epsilon: less is more privacy", "epsilon", lambda value: f"{value:.3g}"),
+        ):
+            dots = [self._dot(one, cost) for one in stand if (cost := getattr(one, key))]
+            if len({dot.x for dot in dots}) > 1:
+                title = f"{self._heading} against {name.partition(':')[0]}"
+                up = Axis(self.measure.name, self.measure.say)
+                drawn = scatter_chart(dots, Axis(name, say), up, title=title, references=lines)
+                found.append(Figure(title, drawn))
+        return found
+
+    def _dot(self, one: Contender, cost: float) -> Dot:
+        return Dot(one.name, cost, _value(one), colour=one.protection.colour)
+
+    def _cards(self, choice: Choice) -> list[Mapping[str, object]]:
+        taken = choice.taken
+        if taken is None:
+            return []
+        references = [one for one in self.each if one.reference and one.test is not None]
+        said = [f"{one.name} {self.measure.said(one.test)}: {beside(taken, one, self.measure)}" for one in references]
+        about = [taken.about] if taken.about else []
+        cards = [_card(f"{taken.name}, recommended", self.measure.said(taken.test), [*about, *said], "good")]
+        if taken.sent is not None:
+            more = [f"{seconds(taken.seconds)} of computing"] if taken.seconds else []
+            cards.append(_card("Sent in training", amount(taken.sent), [*more, *self._most_sent(taken)]))
+        sees = [f"The server sees {taken.sees('server')}.", f"A party sees {taken.sees('party')}."]
+        tone = "warn" if taken.protection.kind == "nothing" else "good"
+        return [*cards, _card("Protection", taken.protection.words, [*self._protected(taken), *sees], f"wide {tone}")]
+
+    def _most_sent(self, taken: Contender) -> Iterable[str]:
+        others = [one for one in self.each if one.stands and one.sent and one is not taken]
+        if others:
+            most = max(others, key=lambda one: one.sent or 0.0)
+            yield f"most: {most.name} {amount(most.sent or 0.0)}"
+
+    def _protected(self, taken: Contender) -> Iterable[str]:
+        """The best by validation rows of those that a mechanism protects, where the recommended has none."""
+        found = [one for one in self.each if one.stands and one.protection.kind != "nothing" and not one.gives_labels]
+        if taken.protection.kind != "nothing" or not found:
+            return
+        best = found[0]
+        for one in found[1:]:
+            best = one if self.measure.better(_chosen_by(one).value, _chosen_by(best).value) else best
+        more = f", {amount(best.sent)}" if best.sent else ""
+        yield f"With protection ({best.protection.words}): {best.name}, {self.measure.said(best.test)}{more}."
+
+    @property
+    def set_apart(self) -> list[tuple[str, str, str]]:
+        """Name, value and cause of what does not stand beside the others."""
+        return [(one.name, self.measure.said(one.test), one.cause) for one in self.each if one.cause]
+
+
+def _card(title: str, value: str, lines: Sequence[str], tone: str = "") -> Mapping[str, object]:
+    return {"title": title, "value": value, "lines": lines, "tone": tone}
+
+
+def _value(one: Contender) -> float:
+    assert one.test is not None
+    return one.test.value
+
+
+def _chosen_by(one: Contender) -> Estimate:
+    found = one.validation or one.test
+    assert found is not None
+    return found
