@@ -85,7 +85,8 @@ def export(
     out: Annotated[
         Path | None, typer.Option("--out", help="output folder; default: export in the member's", show_default=False)
     ] = None,
+    onnx: Annotated[bool, typer.Option("--onnx", help="a program for ONNX run times too")] = False,
 ) -> None:
     from colonnade.cli.read.export import export as run_it  # noqa: PLC0415  # torch
 
-    run_it(run, party, file, out)
+    run_it(run, party, file, out, onnx=onnx)

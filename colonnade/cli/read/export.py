@@ -11,7 +11,7 @@ import torch
 from colonnade.cli.read.export_forest import FILE, party_part
 from colonnade.cli.read.export_server import export_server
 from colonnade.cli.read.export_shapes import party_shapes
-from colonnade.cli.read.exported import TRACED, program_of, write_json, write_part
+from colonnade.cli.read.exported import NO_NETWORK, ONNX, TRACED, programs_of, write_json, write_part
 from colonnade.client.protocols import LOCAL, SPLITS
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.local import Local, Splits
@@ -71,30 +71,34 @@ class OpenedParty:
     names: tuple[str, ...]
 
 
-def export(folder: Path, party: str, file: Path | None, out: Path | None) -> None:
+def export(folder: Path, party: str, file: Path | None, out: Path | None, *, onnx: bool = False) -> None:
     """Writes model.safetensors, model.pt2 and model.json, and a copy of a party's encoder; of a forest forest.json, of
     shapes shapes.json, of a scorecard scorecard.json.
 
     Args:
         party: a name, or `server`.
         file: the member's own configuration if the run was elsewhere; `folder` is then the member's own.
+        onnx: writes model.onnx too.
     """
     place = find_part(folder, party, file)
     if party == SERVER:
-        into, round = export_server(RunFolder(folder), place.config, place.base, out)
+        into, round = export_server(RunFolder(folder), place.config, place.base, out, onnx=onnx)
         console.print(f"{into}: the server's part of the model after round {round}", markup=False, soft_wrap=True)
         console.print(f"  {', '.join(sorted(path.name for path in into.iterdir()))}", style="dim")
         return
     opened = open_part(place, party)
+    if onnx and (isinstance(opened.local, ShapeSum) or not isinstance(opened.local, Local)):
+        raise InputError(NO_NETWORK, hint="leave --onnx out: the part is a JSON file")
     into, record, files = out or place.home.export, record_of(place.config, party, opened), FILE
     if isinstance(opened.local, ShapeSum):
         files, content = party_shapes(opened.local, record)
         write_json(into / files, content)
     elif isinstance(opened.local, Local):
-        program = program_of(opened.local, torch.zeros(TRACED, *opened.shape))  # first: this step may fail
+        example = torch.zeros(TRACED, *opened.shape)
+        programs = programs_of(opened.local, example, onnx=onnx)  # first: this step may fail
         encoder = {place.home.encoder.name: place.home.encoder.read_bytes()}
-        write_part(into, opened.local, program, record | opened.local.record(), encoder)
-        files = "model.safetensors, model.pt2 (torch.export), encoder.json, model.json"
+        write_part(into, opened.local, programs, record | opened.local.record(), encoder)
+        files = f"model.safetensors, model.pt2 (torch.export), {f'{ONNX}, ' if onnx else ''}encoder.json, model.json"
     else:
         write_json(into / FILE, party_part(opened.local, record))
     console.print(f"{into}: {party}'s part of the model after round {opened.round}", markup=False, soft_wrap=True)

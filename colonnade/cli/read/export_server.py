@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from colonnade.cli.read.export_forest import FILE, server_part
 from colonnade.cli.read.export_shapes import server_shapes
-from colonnade.cli.read.exported import RECORD, TRACED, program_of, write_json, write_part
+from colonnade.cli.read.exported import NO_NETWORK, RECORD, TRACED, programs_of, write_json, write_part
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.config.members import Config
 from colonnade.common.contracts import prediction
@@ -55,7 +55,9 @@ class ServerPart(nn.Module):
         return self._joint.logits(list(parts.unbind(0)))
 
 
-def export_server(run: RunFolder, config: Config, base: Path, out: Path | None) -> tuple[Path, int]:
+def export_server(
+    run: RunFolder, config: Config, base: Path, out: Path | None, *, onnx: bool = False
+) -> tuple[Path, int]:
     """Writes model.safetensors, model.pt2 and model.json of the server's part, or forest.json; returns the folder and
     the round.
 
@@ -63,6 +65,7 @@ def export_server(run: RunFolder, config: Config, base: Path, out: Path | None) 
         run: the server's own folder.
         base: folder that paths in the config are relative to.
         out: default: `export` in the run's folder.
+        onnx: writes model.onnx too.
     """
     federation, server = config.federation, config.server
     name = federation.protocol.name
@@ -96,10 +99,12 @@ def export_server(run: RunFolder, config: Config, base: Path, out: Path | None) 
                    "decision": None if (made := ctx.decision) is None else {"class": ctx.positive, **made.record()}},
         "versions": {"colonnade": VERSION, "torch": str(torch.__version__)},
     }  # fmt: skip
-    if name in FORESTS:
+    joint = None if name in FORESTS else JOINT[name](ctx, federation.protocol)
+    if onnx and (joint is None or isinstance(joint, ScoreSum)):
+        raise InputError(NO_NETWORK, hint="leave --onnx out: the part is a JSON file")
+    if joint is None:
         write_json(into / FILE, server_part(FORESTS[name](ctx, federation.protocol), federation.names, record))
         return into, rounds[0]
-    joint = JOINT[name](ctx, federation.protocol)
     if isinstance(joint, ScoreSum):
         file, content = server_shapes(joint, federation.protocol, record)
         write_json(into / (file if federation.protocol.typed else RECORD), content)
@@ -108,9 +113,9 @@ def export_server(run: RunFolder, config: Config, base: Path, out: Path | None) 
     width = prediction.width(federation)
     example = torch.zeros(len(federation.names), TRACED, width)
     with torch.no_grad():
-        program = program_of(model, example, rows=1)
+        programs = programs_of(model, example, rows=1, onnx=onnx)
     shape: list[Any] = ["parties", "rows", width]
     what = CONTRACTS[name].exchange.predicts
     record["input"] = {"shape": shape, "dtype": "float32", "parties": list(federation.names), "what": what}
-    write_part(into, model, program, record, {})
+    write_part(into, model, programs, record, {})
     return into, rounds[0]

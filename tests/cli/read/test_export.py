@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from onnxruntime import InferenceSession
 from safetensors.torch import load_file
 
 from colonnade.cli.read.export import export
@@ -81,6 +82,21 @@ def test_the_servers_program_is_its_part_of_the_trained_model(protocol: dict[str
     for name, digest in record["sha256"].items():
         assert hashlib.sha256((run / "export" / name).read_bytes()).hexdigest() == digest
     assert (run / "export" / "model.safetensors").stat().st_mode & 0o077 == 0
+
+
+def test_programs_for_onnx_compute_the_same(tmp_path: Path) -> None:
+    cfg = config({"name": "split", "embedding": 8}, "federation.epochs=1")
+    outcome = federate(cfg, save=True)
+    run = leave_behind(tmp_path / "run", cfg, outcome)
+    features = load_features(cfg.parties["party2"].data, cfg.federation.party_index("party2"), tmp_path)
+    EncoderFile(run / "parties" / "party2", begun=False).get(*_fitted(cfg, features, outcome.clients["party2"]))
+    for member, shape in (("party2", (9, *features.values.shape[1:])), ("server", (len(cfg.federation.names), 9, 8))):
+        export(run, member, None, tmp_path / member, onnx=True)
+        program = torch.export.load(tmp_path / member / "model.pt2").module()
+        values = torch.randn(shape)
+        (said,) = InferenceSession(tmp_path / member / "model.onnx").run(None, {"input": values.numpy()})
+        torch.testing.assert_close(torch.from_numpy(said), program(values))
+        assert "model.onnx" in json.loads((tmp_path / member / "model.json").read_text())["sha256"]
 
 
 def test_a_party_of_tables_exports_its_part_with_the_encoder(tmp_path: Path) -> None:

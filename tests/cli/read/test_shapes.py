@@ -16,6 +16,7 @@ from colonnade.cli.read.export import export
 from colonnade.client.training.trees.points import ShapeSum
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import encoding, load_features
+from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import parse
 from colonnade.reports.explanation.findings import measure
 from colonnade.reports.explanation.trained import Trained, open_run
@@ -101,6 +102,8 @@ def test_the_exported_parts_predict_what_the_run_predicts(finished: Case, tmp_pa
     for name in ("server", "shop", "bank"):
         export(folder, name, None, tmp_path / name)
         assert [path.name for path in (tmp_path / name).iterdir()] == ["shapes.json"]
+        with pytest.raises(InputError, match="is no network"):
+            export(folder, name, None, tmp_path / "onnx", onnx=True)
         parts[name] = json.loads((tmp_path / name / "shapes.json").read_text())
     rows = torch.arange(len(made["shop"]))
     sent = [trained.locals[name].of_rows(trained.clients[name].features, rows) for name in trained.names]
