@@ -10,8 +10,10 @@ import warnings
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import asyncio
 import ctypes
 import gc
+import inspect
 import signal
 import threading
 from collections.abc import Iterator
@@ -21,6 +23,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.launcher import processes
 from tests.support import warm
 from tests.support.bundled import parse_once
@@ -58,6 +61,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Keeps the garbage collector from searching what all tests share, which takes a second each time."""
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs a test that is a coroutine: as its transport does, in real time if marked so, else on the virtual clock."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    body = pyfuncitem.obj(**arguments)
+    if transport := arguments.get("transport"):
+        transport.run(body)
+    elif pyfuncitem.get_closest_marker("real_time"):
+        asyncio.run(asyncio.wait_for(body, PATIENCE))
+    else:
+        run_virtual(body)
+    return True
 
 
 def pytest_runtest_setup() -> None:

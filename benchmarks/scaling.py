@@ -53,7 +53,6 @@ class Setting:
 
     Args:
         protocol: split, vimadmm or fedvs.
-        width: of a party's embedding.
         hidden: width of a bottom model's first layer; FedVS's polynomials have none.
     """
 

@@ -101,7 +101,6 @@ class ContractError(PeerError):
         kind: the message's kind, as its contract names it.
         field: the field at fault, or "" for the whole message.
         expected: value that the contract allows.
-        got: value received.
     """
 
     telling = None
@@ -163,7 +162,6 @@ class MemberFailed(ColonnadeError):
     Args:
         member: its name, or `server`.
         reason: its last error.
-        exit_code: of the process.
     """
 
     def __init__(self, member: str, reason: str, exit_code: int = 1, *, hint: str = "") -> None:

@@ -19,7 +19,6 @@ def escaped(text: str, longest: int = LONGEST) -> str:
     characters that change the direction of writing or are invisible, and halves of surrogate pairs.
 
     Args:
-        text: as received.
         longest: characters of the result, of which the last is `…` where text was cut.
     """
     plain = text[:longest] if len(text) > longest else text

@@ -90,12 +90,7 @@ def accept_old_places() -> None:
 
 
 def moved(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """A module's `__getattr__`.
-
-    Args:
-        module: the old one.
-        names: with the module that each is in now.
-    """
+    """A module's `__getattr__`."""
 
     def found(name: str) -> Any:
         if name not in names:

@@ -24,7 +24,6 @@ class ClientTls:
     """Mutual TLS material of a party, all PEM.
 
     Args:
-        key, chain: our own.
         root: the only accepted certificate: the server's own, after comparison with its pin.
         server_name: the DNS name in it, independent of the dialled address.
     """

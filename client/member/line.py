@@ -37,9 +37,6 @@ class PartyLine:
         post: sends an item over the connection.
         outlet: the connection's; None for unlimited room.
         busy: wraps what the egress sends; on the virtual clock a message leaves when earlier work is done.
-
-    Attributes:
-        ctx: the session's.
     """
 
     def __init__(

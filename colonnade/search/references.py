@@ -58,7 +58,6 @@ class ReferenceTask:
     """A reference, serialisable as JSON for another process.
 
     Args:
-        reference: one of REFERENCES.
         columns: files of all members' columns.
         divided: file of the row numbers of every part.
         regression: whether the labels are numbers.

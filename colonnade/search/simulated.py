@@ -50,7 +50,6 @@ class Task:
         thorough: whether every evaluation has every metric.
         aligned: file of every member's rows in their common order; "" if rows are matched by order.
         held: rows that a fold holds out; empty in a trial, which evaluates no test rows.
-        threads: of this simulation.
         divided: file of the row numbers of every part; "" for the parts of `federation.rows`.
         tested: whether to evaluate the test rows beside the validation rows, if no fold holds rows out.
     """
@@ -76,7 +75,6 @@ class Result:
     Args:
         metrics: of the last round, or with `federation.stop` of the best; without the rows' prefix.
         round: that round; `rounds` is their number.
-        evaluations: of the part.
         seconds: of computing.
         payload: bytes of tensors between the parties and the server.
         ended: True if the listener ended it.

@@ -78,7 +78,6 @@ class Searched:
 
     Args:
         key: dotted, as for `--set`.
-        values: the range or the choices.
     """
 
     key: str

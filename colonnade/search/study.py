@@ -69,8 +69,6 @@ class TrialStore:
     """A study: hands out trials and records their ends. Several threads and processes may use one.
 
     Args:
-        study: Optuna's.
-        seed: of the sampler.
         place: number of this process's folder; left-over trials with this number belong to it.
     """
 
@@ -205,7 +203,6 @@ def open_store(
     Args:
         storage: a database URL as SQLAlchemy takes it, or `journal:PATH`; "" for this process's memory.
         place: number of this process's folder.
-        pruner: one of PRUNERS.
     """
     optuna = load_optuna()
     optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -34,11 +34,8 @@ def command(config: Config, members: Sequence[str], sound: int, folder: Path, ho
     """The command that goes on from the sound checkpoint with a third of the learning rates, in a sentence.
 
     Args:
-        config: of the whole federation.
         members: that diverged first.
         sound: the round to go back to, 0 if there is no sound checkpoint.
-        folder: the run's.
-        how: `up` or `simulate`.
     """
     sets = " ".join(f"--set {setting}" for setting in rates(config, members))
     steps = _steps(config.federation)

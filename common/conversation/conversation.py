@@ -72,7 +72,6 @@ class Link(Capacity):
         on_statement: called with every statement of a party.
         on_taken: called with every message that `recv` returns.
         keyed: True once keys were agreed on: a peer that reconnects has none of them.
-        watch: sees every message.
         given_up: the round of the last checkpoint requested here: the other end abandons exchanges of rounds up to it.
     """
 
@@ -364,7 +363,6 @@ class Cohort(Mapping[str, Link]):
         Args:
             among: the parties that can respond; the others are missing. All if left out.
             stale: selects the outdated ones of several messages of one kind in a round.
-            dims: the messages' dimensions.
 
         Raises:
             ContractError: a message has other dimensions, or a party broke the contract.

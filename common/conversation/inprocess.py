@@ -128,9 +128,6 @@ class MemoryConnection(Bounded):
         largest: bytes of the largest message.
         delay: seconds that an item takes to the other end; what is no item of a session takes none.
         around: wraps what carries parcels.
-
-    Attributes:
-        other: the other end.
     """
 
     other: MemoryConnection

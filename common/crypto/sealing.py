@@ -58,7 +58,6 @@ class Session:
     """Context of a key agreement; keys are bound to all of these fields, other derived values to the first four.
 
     Args:
-        federation: its id.
         run: the run's own number.
         config: dotted key of the agreed section -> hash of its value.
         roster: member -> fingerprint of its certificate, the server among them.

@@ -38,7 +38,6 @@ class TranscriptError(PeerError):
 
     Args:
         other: the party whose statement differs from our record.
-        part: the part that differs.
         round: 0 for the beginning of a session.
         ours, theirs: values or hashes.
     """

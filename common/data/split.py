@@ -60,8 +60,6 @@ def part_of(split: SplitConfig, shape: Shape, names: Sequence[str], member: Part
     """The part of a row that a split gives to a party index.
 
     Args:
-        split: as configured.
-        shape: of a row.
         names: of the flattened row's columns.
         member: the party's place in the roster.
 

@@ -82,7 +82,6 @@ class Marked:
     Args:
         marks: case-sensitive. A number stands for all notations of it; a date, as 1900-01-01, for that day in a column
             of dates or times.
-        notation: of numbers in text.
     """
 
     def __init__(self, table: Table, marks: Sequence[str], notation: Notation) -> None:
@@ -165,10 +164,8 @@ class TableColumns:
     """Typed columns of a table, and its keys.
 
     Args:
-        names: the columns that are features.
         types: declared column types; the others are inferred from the first cells.
         gaps: True if values may be missing.
-        notation: of numbers in text.
         units: before or after numbers in text, by column.
         instead: the configuration's remedy for missing values, where they are refused.
     """

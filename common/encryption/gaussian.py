@@ -20,7 +20,6 @@ def small_gaussian(count: int, sigma: int, bits: Bits) -> NDArray[np.int8]:
     """Independent x with P(x) proportional to exp(-x^2 / (2 sigma^2)), each probability to 2^-64.
 
     Args:
-        count: number of samples.
         sigma: 1 to 10.
         bits: source of randomness: 2 bytes a sample, 6 more for one in 300.
     """

@@ -86,7 +86,6 @@ class Bins:
 
     Args:
         codes: whole numbers (rows, columns): each column's bin, from 0.
-        counts: bins of each column.
     """
 
     def __init__(self, codes: NDArray[np.integer], counts: Sequence[int]) -> None:

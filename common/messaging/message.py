@@ -206,7 +206,6 @@ def check_kind(party: str, message: Message, kinds: Kinds, *, server: bool) -> N
     """Checks that a kind is declared, and that its sender may send it.
 
     Args:
-        party: the sender, for the error.
         server: True if the sender is the server.
     """
     kind, sent = type(message).__name__, ServerMessage if server else PartyMessage

@@ -61,7 +61,6 @@ def in_words(errors: list[ErrorDetails], root: type[BaseModel], merged: Any, wri
 
     Args:
         root: the model of the whole file.
-        merged: the validated tree.
         written: the file's tree, before `every_party` was merged under the parties.
     """
     found = _foremost(errors, merged)

@@ -32,8 +32,6 @@ class GaussianRelease:
 
     Args:
         plan: C, sigma and delta.
-        normals: source of the noise.
-        budget: charged for every release.
         share: adds the noise in place of `normals`, where a sum has it once.
     """
 

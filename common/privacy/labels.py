@@ -106,7 +106,6 @@ class LaplaceLabels:
     """Laplace noise on one-hot labels.
 
     Args:
-        classes: number of classes.
         steps: b in steps of the grid.
     """
 
@@ -155,7 +154,6 @@ class NoisyLabels:
 
     Args:
         values: what was released of every label, float64 (rows, classes); all 0 of rows that wait for their first use.
-        noise: the mechanism.
         seeded: True if the noise can be reproduced.
         pending: the labels that wait; None where all are released at the start.
     """
@@ -171,7 +169,6 @@ class NoisyLabels:
 
         Args:
             labels: class numbers of the training rows, int64 (rows,).
-            classes: number of classes.
             config: the mechanism and its amount of noise.
             seed: of the federation; used only where the configuration says `seeded`.
 

@@ -28,9 +28,7 @@ def discrete_laplace(count: int, scale: int, bits: Bits) -> _Whole:
     """Independent x with P(x) proportional to exp(-|x| / scale).
 
     Args:
-        count: number of samples.
         scale: t >= 1, and below 2^52 for the arithmetic.
-        bits: source of randomness.
 
     Returns:
         int64 (count,).
@@ -100,7 +98,6 @@ def drawn_rows(rows: int, rate: float, bits: Bits) -> _Whole:
     """Numbers of the rows that a step draws, each by itself with probability q, rounded down to a multiple of 2^-40.
 
     Args:
-        rows: their number.
         rate: q.
         bits: source of randomness; the system's, where the draws must stay secret.
     """

@@ -48,7 +48,6 @@ class LinearEncoder:
         Args:
             features: of all rows, (rows, features); entries that are not finite count as 0.
             targets: a probability of every class, (rows, classes).
-            normals: source of the noise.
             bits: source of the draws; the system's if None.
 
         Returns:

@@ -30,7 +30,6 @@ def bring_into(region: RegionName, t: float, h: Tensor) -> Tensor:
     positive regions set negative entries to 0. Rows already in the region do not change, up to rounding.
 
     Args:
-        region: its kind.
         t: half its diameter.
         h: rows, all finite.
     """

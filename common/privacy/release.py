@@ -74,10 +74,7 @@ class QuantisedRelease:
     """Compresses what another stage releases; adds no privacy.
 
     Args:
-        inner: the stage before.
-        form: wire form.
         evaluations: wire form for validation and test rows.
-        draws: generator for the rounding.
     """
 
     def __init__(self, inner: Release, form: Form, evaluations: Form, draws: torch.Generator) -> None:

@@ -26,7 +26,6 @@ class RowNoise:
     Args:
         clip: C.
         noise_multiplier: sigma.
-        normals: source of the noise.
     """
 
     def __init__(self, clip: float, noise_multiplier: float, normals: Normals) -> None:

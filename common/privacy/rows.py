@@ -139,8 +139,6 @@ class RowRelease:
 
     Args:
         plan: t, the region, sigma and delta.
-        normals: source of the noise.
-        budget: charged per row.
         rescale: updated with every release.
         steps: paid for with every training row, if steps have noise.
         share: adds the noise in place of `normals`, where a sum has it once.
@@ -188,7 +186,6 @@ class NoisySteps:
     Args:
         plan: C_0, the cost of a step, and sigma.
         steps: maximum after one release.
-        normals: source of the noise.
 
     Attributes:
         clip: C_0, slightly below the threshold of the noise, since norms and sums are rounded.
@@ -241,8 +238,6 @@ class SampledSteps(NoisySteps):
     Args:
         plan: C_0, the rate and sigma_0.
         budget: charged before a step's rows are drawn.
-        normals: source of the noise.
-        bits: source of the draws.
     """
 
     def __init__(self, plan: RowPlan, budget: StepBudget, normals: Normals, bits: Bits) -> None:

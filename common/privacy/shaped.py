@@ -13,9 +13,7 @@ class Shape(nn.Module):
     """Brings embeddings into their region, enlarged if crowded; differentiable, and row by row except for the factor.
 
     Args:
-        region: its kind.
         t: half its diameter.
-        rescale: gives the factor.
         leaves: True if enlarged embeddings may leave the region, as in VFL-AFE.
     """
 

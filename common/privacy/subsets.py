@@ -98,7 +98,6 @@ class SubsetSelection:
 
         Args:
             labels: class numbers, int64 (rows,).
-            bits: source of randomness.
 
         Returns:
             Membership, bool (rows, classes).

@@ -31,9 +31,7 @@ def noisy_ring(plan: PrivacyPlan, bound: float, parties: int, bits: int) -> Ring
     """The ring of sums with noise once: room for every party's clipped values and noise, in fine steps.
 
     Args:
-        plan: with noise once.
         bound: at least this large is what the ring has room for, as for evaluations in the clear.
-        parties: in the roster.
         bits: of a word.
 
     Raises:
@@ -63,8 +61,6 @@ class NoiseShare:
     """Adds a party's share of the noise to values that are clipped already.
 
     Args:
-        plan: with noise once.
-        ring: of the sum.
         source: makes a source of random bytes for each call.
 
     Attributes:
@@ -98,9 +94,7 @@ def discrete_gaussian(count: int, sigma: int, bits: Bits) -> _Whole:
     """Independent x with P(x) proportional to exp(-x^2 / (2 sigma^2)).
 
     Args:
-        count: number of samples.
         sigma: 1 to LARGEST; the standard deviation is not larger, and equals it to 10^-7 from 1 on.
-        bits: source of randomness.
 
     Returns:
         int64 (count,).

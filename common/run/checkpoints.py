@@ -228,12 +228,7 @@ class Checkpoints:
 
 
 class MemoryCheckpoints(Checkpoints):
-    """Every checkpoint of one run, in memory: of a simulation without a folder.
-
-    Args:
-        run: the run's number.
-        held: states by round.
-    """
+    """Every checkpoint of one run, in memory: of a simulation without a folder."""
 
     def __init__(self, run: str, held: Mapping[int, Snapshot]) -> None:
         self._run, self.held = run, dict(held)

@@ -113,7 +113,6 @@ def read_tensor(field: str, body: memoryview, form: Form) -> Tensor | Packed:
 
     Args:
         field: KIND.FIELD, for errors.
-        form: as agreed.
 
     Raises:
         WireError: the bytes are not a tensor, or not exactly of this form.

@@ -122,7 +122,6 @@ class CodedSums:
 
         Args:
             coded: number of coded rows in the block.
-            senders: the stage's set.
 
         Returns:
             float32 (K * coded, width) in segment order, or None if too many refuse; and the responding parties.

@@ -20,7 +20,6 @@ async def relay_proofs(
     """Relays the proofs of a set once everyone in it has sent theirs, and none before; returns the proofs that came.
 
     Args:
-        members: the set.
         there: those of it that can still respond; None for all.
     """
     among = members if there is None else there

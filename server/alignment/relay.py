@@ -69,12 +69,10 @@ class Aligning:
         work: runs slow computations.
         report: called with the number of exchanges done and their total.
         block: keys per message.
-        seed: of the secret and the shuffles.
         exponent: makes an exponent from a fresh secret, possibly an older stored one; None for one used only here.
         after: number of rounds before the alignment.
         already: number of common keys known from a stored alignment, which `keys` leaves out.
         daily: limits what parties test in a day.
-        nonces: of all members.
         partial: True for a prediction.
     """
 

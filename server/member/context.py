@@ -53,7 +53,6 @@ class ServerTable:
 
     Attributes:
         rows: aligns the table; None if its rows are in the agreed order already.
-        doubts: words for the operator.
         digest: of the labels, for `hold_labels` once the run begins; "" in later starts.
     """
 

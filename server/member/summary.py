@@ -45,7 +45,6 @@ def summarise(
 
     Args:
         status: completed, interrupted or failed.
-        seconds: that the run took.
         saved: the best round whose checkpoint all members hold, 0 if none.
         releases: number of the parties' releases, as far as they are known.
         versions: of Colonnade, at parties that have another one than the server.

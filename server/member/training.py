@@ -85,16 +85,12 @@ class ServerRun(ServerMember):
     def _sessions(
         self, ctx: ServerContext, admission: Admission, rows: ServerRows | None, number: str, start: StartSecret
     ) -> ServerSessions:
-        store = Checkpoints(self._folder.checkpoints, partial(self._warn, ctx.telemetry))
+        store = Checkpoints(self._folder.checkpoints, ctx.warn)
         store.prepare()
         if ctx.config.chaos.computing:
             ctx.warn(UNUSED_RATE)
         owner = Owner(SERVER, number, self.federation.lasting_hashes())
         return ServerSessions(ctx, store, owner, admission, self.out, start, rows)
-
-    @staticmethod
-    def _warn(telemetry: Telemetry, reason: str) -> None:
-        telemetry.event("warning", party=SERVER, reason=reason)
 
     async def _work(self, sessions: ServerSessions) -> None:
         try:

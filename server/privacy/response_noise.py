@@ -47,8 +47,6 @@ class ResponseNoise:
         """Puts the protected gradient of the batch's mean loss into every parameter's `grad`.
 
         Args:
-            loss: of one row.
-            named: its parameters, by name.
             h: its inputs for the batch, (rows, ...).
             targets: labels, (rows,) or (rows, classes).
             batch: row numbers, int64 (rows,).

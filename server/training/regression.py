@@ -20,11 +20,7 @@ _SEPARATED = 1e-6  # loss of a row that only separated classes reach
 
 
 class Regression:
-    """Everything that is kept between rounds is in the context's state.
-
-    Attributes:
-        width: logits of a row.
-    """
+    """Everything that is kept between rounds is in the context's state."""
 
     def __init__(self, ctx: ServerContext, cfg: RegressionConfig) -> None:
         self._ctx, self._objective, self.width = ctx, TreeObjective(ctx), scores_of(ctx.federation)

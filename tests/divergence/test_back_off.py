@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +24,8 @@ from tests.support.bursting import bursting
 from tests.support.federation import config, parameters
 from tests.support.household import colonnade
 from tests.support.lying_server import Liar, lying
+
+pytestmark = pytest.mark.real_time
 
 SPLIT, VIMADMM = {"name": "split", "embedding": 60}, {"name": "vimadmm", "embedding": 60}
 WILD = ("every_party.optimiser.lr=30", "federation.back_off=4", "federation.checkpoint.rounds=2", "federation.epochs=5")
@@ -183,31 +184,25 @@ async def refused(there: Liar, said: str) -> None:
         assert f"server sent Begin.backed_off: {said}" in str(error)
 
 
-def test_a_server_that_lowers_rates_beyond_the_largest_number_is_refused(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with lying(config({"name": "split"}), tmp_path) as there:
-            there.start()
-            there.hub.backed_off = 11
-            await refused(there, "expected at most 10, got 11")
-
-    asyncio.run(asyncio.wait_for(scene(), 60))
+async def test_a_server_that_lowers_rates_beyond_the_largest_number_is_refused(tmp_path: Path) -> None:
+    async with lying(config({"name": "split"}), tmp_path) as there:
+        there.start()
+        there.hub.backed_off = 11
+        await refused(there, "expected at most 10, got 11")
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["rewound", "restarted"])
-def test_a_server_that_raises_lowered_rates_again_is_refused(tmp_path: Path, restarted: bool) -> None:
-    async def scene() -> None:
-        async with lying(config({"name": "split"}), tmp_path) as there:
+async def test_a_server_that_raises_lowered_rates_again_is_refused(tmp_path: Path, restarted: bool) -> None:
+    async with lying(config({"name": "split"}), tmp_path) as there:
+        there.start()
+        there.hub.backed_off = 2
+        await there.begin("run1")
+        for _ in there.parties:
+            await there.event("begin")
+        if restarted:
+            await there.stop()
             there.start()
-            there.hub.backed_off = 2
-            await there.begin("run1")
-            for _ in there.parties:
-                await there.event("begin")
-            if restarted:
-                await there.stop()
-                there.start()
-            else:
-                there.hub.rewind("again")
-            there.hub.backed_off = 1
-            await refused(there, "expected at least 2, got 1")
-
-    asyncio.run(asyncio.wait_for(scene(), 60))
+        else:
+            there.hub.rewind("again")
+        there.hub.backed_off = 1
+        await refused(there, "expected at least 2, got 1")

@@ -17,7 +17,7 @@ from colonnade.common.conversation.membership import Hello, Welcome
 from colonnade.common.parsing.file import parse
 from colonnade.common.version import VERSION
 from tests.cli.data.test_deal import free_port
-from tests.server.stage import federation, play, refused, stage
+from tests.server.stage import federation, refused, stage
 from tests.support import warm
 from tests.support.federation import tree
 from tests.support.packages import Packages
@@ -41,50 +41,41 @@ def test_federations_of_built_in_parts_state_nothing_more() -> None:
     assert agreed_parts(federation()) == {}
 
 
-def test_equal_versions_join_and_others_are_refused_by_name(packages: Packages) -> None:
+async def test_equal_versions_join_and_others_are_refused_by_name(packages: Packages) -> None:
     install(packages, "1.1")
     agreed = federation(protocol={"name": "signs", "embedding": 4}, loss="")
     theirs = hello(agreed)
     assert theirs.config["plugin.protocols.signs"] == "colonnade-signs 1.1"
     install(packages, "1.0")
 
-    async def scene() -> None:
-        there = stage(agreed)
-        said = await refused(there, theirs)
-        assert said.reason == ("'ada' has colonnade-signs 1.1 for the protocol 'signs', the server colonnade-signs 1.0")
-        assert said.hint == "install the same version of the package at every member"
-        connection = await there.come(hello(agreed))
-        assert connection.last == Welcome()
-
-    play(scene())
+    there = stage(agreed)
+    said = await refused(there, theirs)
+    assert said.reason == ("'ada' has colonnade-signs 1.1 for the protocol 'signs', the server colonnade-signs 1.0")
+    assert said.hint == "install the same version of the package at every member"
+    connection = await there.come(hello(agreed))
+    assert connection.last == Welcome()
 
 
-def test_the_loss_is_compared_too(packages: Packages) -> None:
+async def test_the_loss_is_compared_too(packages: Packages) -> None:
     packages.install("colonnade-mine", "losses", {"mine": "mine_loss:mine"}, LOSS, "3.0")
     agreed = federation(loss="mine")
 
-    async def scene() -> None:
-        there = stage(agreed)
-        other = await refused(there, hello(agreed, **{"plugin.losses.mine": "colonnade-mine 2.9"}))
-        assert other.reason == "'ada' has colonnade-mine 2.9 for the loss 'mine', the server colonnade-mine 3.0"
-        none = Hello("ada", "test", VERSION, config=agreed.hashes(), rows=100, official_test=20)
-        assert (await refused(there, none)).reason.startswith("'ada' has nothing for the loss 'mine', the server")
-        assert (await there.come(hello(agreed))).last == Welcome()
-
-    play(scene())
+    there = stage(agreed)
+    other = await refused(there, hello(agreed, **{"plugin.losses.mine": "colonnade-mine 2.9"}))
+    assert other.reason == "'ada' has colonnade-mine 2.9 for the loss 'mine', the server colonnade-mine 3.0"
+    none = Hello("ada", "test", VERSION, config=agreed.hashes(), rows=100, official_test=20)
+    assert (await refused(there, none)).reason.startswith("'ada' has nothing for the loss 'mine', the server")
+    assert (await there.come(hello(agreed))).last == Welcome()
 
 
-def test_another_section_is_named_first_and_text_of_strangers_is_cut(packages: Packages) -> None:
-    async def scene() -> None:
-        there = stage(federation())
-        parts = {"plugin.protocols.signs": "x" * 5000}
-        other = Hello("ada", "test", VERSION, config={**federation(seed=3).hashes(), **parts}, rows=100,
-                      official_test=20)  # fmt: skip
-        assert (await refused(there, other)).reason == "'ada' has another federation section; it differs in seed"
-        said = await refused(there, hello(federation(), **parts))
-        assert said.reason == f"'ada' has {'x' * 80} for the protocol 'signs', the server nothing"
-
-    play(scene())
+async def test_another_section_is_named_first_and_text_of_strangers_is_cut(packages: Packages) -> None:
+    there = stage(federation())
+    parts = {"plugin.protocols.signs": "x" * 5000}
+    other = Hello("ada", "test", VERSION, config={**federation(seed=3).hashes(), **parts}, rows=100,
+                  official_test=20)  # fmt: skip
+    assert (await refused(there, other)).reason == "'ada' has another federation section; it differs in seed"
+    said = await refused(there, hello(federation(), **parts))
+    assert said.reason == f"'ada' has {'x' * 80} for the protocol 'signs', the server nothing"
 
 
 def test_versions_are_no_part_of_what_a_resumed_run_must_keep(packages: Packages) -> None:

@@ -46,6 +46,7 @@ from colonnade.simulation.federation import Simulation
 from colonnade.simulation.outcome import Outcome
 from tests.protocols.test_secureboost import Lying
 from tests.support.altered_lines import change_each
+from tests.support.federation import late
 
 ROUNDS, RATE, L2, LEAST, LEAVES = 4, 0.05, 1.0, 2.0, 3
 CLEAR, SEEN = "federation.protocol.gradients=clear", "federation.protocol.aggregate=clear"
@@ -205,9 +206,7 @@ def test_a_late_party_changes_nothing() -> None:
 def test_a_quorum_goes_on_and_a_party_that_was_left_out_has_only_the_steps_that_count() -> None:
     """Party 2 is late with its change in round 2 alone: its step there does not count, and it takes others later."""
 
-    def delay(sender: str, _receiver: str, item: object) -> float:
-        return 3.0 if sender == "party2" and isinstance(item, Change) and item.round == 2 else 0.0
-
+    delay = late("party2", Change, seconds=3.0, rounds=(2,))
     outcome = run(CLEAR, SEEN, "federation.quorum={need: 2, grace: 1}", "federation.rounds=5", delay=delay)
     assert next(event["round"] for event in outcome.of_kind("missing") if event["party"] == "party2") == 2
     cfg = outcome.server.federation.protocol

@@ -25,7 +25,7 @@ from colonnade.common.privacy.sum_noise import ring
 from colonnade.common.run.run_cache import RunCache
 from colonnade.simulation.federation import Simulation
 from tests.support.altered_lines import change_each, replace_each
-from tests.support.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, late, parameters
 
 pytestmark = pytest.mark.slow
 
@@ -254,9 +254,7 @@ def test_confirmations_have_exactly_the_declared_bytes() -> None:
 
 
 def test_a_party_that_does_not_confirm_in_time_loses_the_round_and_rests() -> None:
-    def delay(sender: str, _to: str, item: object) -> float:
-        return 3.0 if sender == "party4" and isinstance(item, SetProof) and item.round == 2 else 0.5
-
+    delay = late("party4", SetProof, seconds=3.0, rounds=(2,), others=0.5)
     outcome = run("fdml", *LATE, "federation.rounds=9", delay=delay)
     assert [(e["round"], e["party"]) for e in outcome.of_kind("abandoned")] == [(2, "party4")]
     assert not [m for m in said(outcome, Masked) if m.round == 2]

@@ -11,7 +11,7 @@ from torch.nn import functional
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.messaging.label_messages import Beliefs, Labels
 from colonnade.common.protocols.c_vfl import CONTRACT, Embedding, Head, Other
-from tests.support.federation import Outcome, config, federate, first, parameters
+from tests.support.federation import Outcome, config, federate, first, late, parameters
 
 pytestmark = pytest.mark.slow
 
@@ -156,9 +156,7 @@ def test_noisy_labels_are_sent_as_the_servers_posterior() -> None:
 
 
 def test_a_missing_party_counts_as_zeros_and_is_sent_nothing() -> None:
-    def lost(sender: str, _to: str, _item: object) -> float:
-        return 1e6 if sender == "party4" else 0.0
-
+    lost = late("party4")
     outcome = run("federation.quorum={need: 3}", "federation.rounds=1", delay=lost)
     received = [(to, m) for sender, to, m in outcome.messages if sender == SERVER]
     assert {to for to, _ in received} == {"party1", "party2", "party3"}

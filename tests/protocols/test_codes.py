@@ -24,7 +24,7 @@ from colonnade.common.protocols.codes import Beliefs, Codes, Counts, Evaluation,
 from colonnade.common.run.state import State
 from colonnade.server.protocols import ACTIVE
 from tests.protocols.test_prediction import ask
-from tests.support.federation import Outcome, config, federate
+from tests.support.federation import Outcome, config, federate, late
 
 CODES = {"name": "codes", "steps": 20, "drawn": 300, "lr": 30}
 PRIVATE = "federation.privacy={mechanism: discrete, epsilon: 6, delta: 1e-4}"
@@ -141,9 +141,7 @@ def test_private_labels_are_sent_as_what_their_noise_says() -> None:
 
 
 def test_a_straggler_is_taught_again_until_it_answers_and_its_rows_are_told_by_the_others() -> None:
-    def slow(sender: str, _to: str, item: object) -> float:
-        return 2.5 if sender == "party2" and isinstance(item, Codes) and item.round == 1 else 0.001
-
+    slow = late("party2", Codes, seconds=2.5, rounds=(1,), others=0.001)
     outcome = run(SEEDED, "federation.quorum={need: 3, grace: 1.0}", delay=slow)
     assert {e["round"] for e in outcome.of_kind("missing") if e["party"] == "party2"} == {1, 2}
     taught = {(to, m.round) for _, to, m in outcome.messages if isinstance(m, Labels)}

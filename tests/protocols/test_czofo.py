@@ -18,7 +18,7 @@ from colonnade.common.models.directions import Directions
 from colonnade.common.protocols.czofo import CONTRACT, Differences, Embedding, Evaluation
 from colonnade.server.member.summary import findings
 from colonnade.server.training.context import ServerContext
-from tests.support.federation import Outcome, config, federate, first, parameters
+from tests.support.federation import Outcome, config, federate, first, parameters, uneven
 
 pytestmark = pytest.mark.slow
 
@@ -31,9 +31,7 @@ def run(*sets: str, **how) -> Outcome:
     return federate(config(CZOFO, *SHORT, *sets), **how)
 
 
-def uneven(sender: str, _to: str, item: object) -> float:
-    """party1 answers fastest, party4 slowest."""
-    return 0.1 * int(sender[-1]) + 0.01 if sender != SERVER and isinstance(item, Embedding) else 0.001
+paced = uneven(Embedding)
 
 
 def beginning(outcome: Outcome, *sets: str) -> SimpleNamespace:
@@ -91,7 +89,7 @@ def test_every_turn_is_eq_2_with_the_parameters_before_the_servers_step(draw: st
     how = f"{{name: czofo, embedding: 16, directions: 6, mu: 0.01, delta: {delta}, draw: {draw}"
     protocol = f"federation.protocol={how}, antithetic: {str(antithetic).lower()}}}"
     sets = (protocol, "federation.evaluate.every=8", "federation.batch=48")
-    outcome = run(*sets, delay=uneven)
+    outcome = run(*sets, delay=paced)
     joint = beginning(outcome, *sets)
     last = {name: torch.zeros(len(outcome.server.labels), 16, dtype=torch.float64) for name in joint.names}
     answers = [(to, m) for _, to, m in outcome.messages if isinstance(m, Differences)]
@@ -151,7 +149,7 @@ def test_only_an_evaluation_waits_for_a_slow_party() -> None:
 @pytest.mark.parametrize("ahead", [0, 2])
 def test_a_bound_on_staleness_holds_parties_ahead_of_the_slowest(ahead: int) -> None:
     bound = f"federation.protocol.ahead={ahead}"
-    outcome = run(bound, "federation.rounds=12", "federation.evaluate.every=12", delay=uneven)
+    outcome = run(bound, "federation.rounds=12", "federation.evaluate.every=12", delay=paced)
     order = [to for _, to, m in outcome.messages if isinstance(m, Differences)]
     served = dict.fromkeys(outcome.clients, 0)
     widest = 0
@@ -163,7 +161,7 @@ def test_a_bound_on_staleness_holds_parties_ahead_of_the_slowest(ahead: int) -> 
 
 
 def test_staleness_follows_from_the_order_of_exchanges() -> None:
-    outcome = run("federation.evaluate.every=8", "federation.batch=300", delay=uneven)
+    outcome = run("federation.evaluate.every=8", "federation.batch=300", delay=paced)
     since: dict[str, dict[int, int]] = {name: {} for name in outcome.clients}
     ages: dict[str, list[int]] = {name: [] for name in outcome.clients}
     done = dict.fromkeys(outcome.clients, 0)
@@ -182,16 +180,16 @@ def test_staleness_follows_from_the_order_of_exchanges() -> None:
 
 def test_a_resumed_run_goes_on_to_the_end() -> None:
     cfg = config(CZOFO, *SHORT, "federation.evaluate.every=4")
-    alone = federate(cfg, save=True, delay=uneven)
+    alone = federate(cfg, save=True, delay=paced)
     for round in (1, 4, 6):
-        resumed = federate(cfg, save=True, start=(round, alone.saved[round]), delay=uneven)
+        resumed = federate(cfg, save=True, start=(round, alone.saved[round]), delay=paced)
         assert [e["round"] for e in resumed.of_kind("round")] == list(range(round + 1, 9))
         assert sum(ctx.state["turns"]["done"] for ctx in resumed.clients.values()) == 8 * 4
 
 
 def test_the_same_order_gives_the_same_bits() -> None:
     few = "federation.compress={up: 4, down: 2}"
-    one, two, other = run(few, delay=uneven), run(few, delay=uneven), run(few, "federation.seed=1", delay=uneven)
+    one, two, other = run(few, delay=paced), run(few, delay=paced), run(few, "federation.seed=1", delay=paced)
     for name, values in parameters(one).items():
         assert torch.equal(values, parameters(two)[name])
         assert not torch.equal(values, parameters(other)[name])

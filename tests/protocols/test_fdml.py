@@ -11,7 +11,7 @@ from colonnade.common.messaging.label_messages import Beliefs, Labels
 from colonnade.common.models.heads import xavier
 from colonnade.common.privacy.gaussian import through_clip
 from colonnade.common.protocols.fdml import CONTRACT, Aggregate, Logits
-from tests.support.federation import Outcome, config, federate, first
+from tests.support.federation import Outcome, config, federate, first, late
 
 FDML = {"name": "fdml", "embedding": 16}
 
@@ -94,9 +94,7 @@ def test_under_noise_a_party_steps_from_its_own_logits_as_they_are_or_from_the_m
 
 
 def test_a_missing_party_sends_nothing_and_is_sent_nothing() -> None:
-    def lost(sender: str, _to: str, _item: object) -> float:
-        return 1e6 if sender == "party4" else 0.0
-
+    lost = late("party4")
     outcome = run("federation.quorum={need: 3}", "federation.rounds=1", delay=lost)
     logits = {sender: m.o for sender, _, m in outcome.messages if isinstance(m, Logits)}
     mean = sum(logits[name] for name in ("party1", "party2", "party3")) / 4

@@ -31,7 +31,7 @@ from colonnade.server.aggregation.sums import Found
 from colonnade.server.member.planned import planned
 from colonnade.server.member.summary import protection
 from tests.support.altered_lines import change_each
-from tests.support.federation import Outcome, config, federate, parameters, tree
+from tests.support.federation import Outcome, config, federate, late, parameters, tree
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "split_avg": {"name": "split_avg", "embedding": 16},
@@ -122,9 +122,7 @@ def test_a_sum_of_protected_rows_does_too(name: str, clean: dict[NoiseShare, lis
 def test_sums_over_fewer_parties_have_the_promised_noise_too(clean: dict[NoiseShare, list[Tensor]]) -> None:
     """Planned for three of four: party4 is late in round 2, whose sum does not come about, and rests afterwards."""
 
-    def delay(sender: str, _to: str, item: object) -> float:
-        return 3.0 if sender == "party4" and isinstance(item, Masked) and item.round == 2 else 0.1
-
+    delay = late("party4", Masked, seconds=3.0, rounds=(2,), others=0.1)
     outcome = run("fdml", *LATE, "federation.batch=1000", "federation.rounds=9", delay=delay)
     plan, promised = outcome.server.schedule.privacy, 1.0
     assert (plan.present, plan.honest) == (3, 2)
@@ -148,9 +146,7 @@ def test_a_recovered_sum_has_the_promised_noise_too(
         totals.append(found.total)
         return found
 
-    def delay(sender: str, _to: str, item: object) -> float:
-        return 3.0 if sender == "party4" and isinstance(item, Masked) and item.round == 2 else 0.1
-
+    delay = late("party4", Masked, seconds=3.0, rounds=(2,), others=0.1)
     monkeypatch.setattr(Blinded, "training", watched)
     sets = (*LATE, "federation.blinding.recovery=alone", "federation.privacy.once.colluders=0")
     outcome = run("fdml", *sets, "federation.batch=1000", "federation.rounds=2", delay=delay)
@@ -193,9 +189,7 @@ def test_less_than_the_planned_parties_get_no_response() -> None:
 def test_a_party_that_leaves_between_noise_and_sum_leaves_no_sum() -> None:
     """What the other three have sent, with noise for three, does not unmask: their masks with the fourth remain."""
 
-    def gone(sender: str, _to: str, item: object) -> float:
-        return 1e6 if sender == "party4" and isinstance(item, Masked) and item.round == 2 else 0.1
-
+    gone = late("party4", Masked, rounds=(2,), others=0.1)
     outcome = run("fdml", *LATE, delay=gone)
     assert [(e["round"], e["party"]) for e in outcome.of_kind("abandoned")] == [(2, "party4")]
     three = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,8 @@ from colonnade.server.aggregation.masked_sums import Blinded
 from tests.protocols.test_blinded import BLIND, LATE, disks, every, every_and_wide, run, said, sets_of, slow
 from tests.support.federation import Outcome, config, parameters
 from tests.support.lying_server import lying
+
+pytestmark = pytest.mark.real_time
 
 __all__ = ["disks"]  # a fixture
 RECOVERED = (*LATE, "federation.blinding.recovery=alone")
@@ -229,7 +230,7 @@ def test_a_repeated_round_is_summed_over_no_other_set(disks: dict[str, RunCache]
 # Over gRPC.
 
 
-def test_over_the_wire_the_sum_is_exactly_that_of_the_others(tmp_path: Path) -> None:
+async def test_over_the_wire_the_sum_is_exactly_that_of_the_others(tmp_path: Path) -> None:
     sets = (
         "federation.quorum={need: 3, grace: 0.5}",
         "federation.batch=64",
@@ -242,13 +243,10 @@ def test_over_the_wire_the_sum_is_exactly_that_of_the_others(tmp_path: Path) -> 
             await there.begin("run1")
             return await there.sum("run1", members)
 
-    async def scene() -> None:
-        chaos = "parties.party4.chaos.delay={Masked: 5s}"
-        recovered = await total("recovered", NAMES, "federation.blinding.recovery=alone", chaos)
-        wanted = await total("others", NAMES[:3])
-        assert wanted is not None and recovered is not None and torch.equal(recovered, wanted)
-
-    asyncio.run(asyncio.wait_for(scene(), 90))
+    chaos = "parties.party4.chaos.delay={Masked: 5s}"
+    recovered = await total("recovered", NAMES, "federation.blinding.recovery=alone", chaos)
+    wanted = await total("others", NAMES[:3])
+    assert wanted is not None and recovered is not None and torch.equal(recovered, wanted)
 
 
 # Settings.

@@ -18,7 +18,7 @@ from colonnade.server.member.summary import response_noise_summary
 from colonnade.server.privacy import response_noise as answers
 from colonnade.server.training.context import ServerContext
 from tests.protocols.test_resume import PROTOCOLS, same
-from tests.support.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, late, parameters
 
 pytestmark = pytest.mark.slow
 
@@ -125,9 +125,7 @@ def test_asynchronously_a_row_pays_for_one_response_and_one_step_an_exchange() -
 
 
 def test_an_absent_party_is_sent_nothing_and_costs_nothing() -> None:
-    def lost(sender: str, _to: str, _item: object) -> float:
-        return 1e6 if sender == "party4" else 0.0
-
+    lost = late("party4")
     outcome = federate(vafl(private(), "federation.quorum={need: 3}", "federation.rounds=1"), delay=lost)
     assert outcome.server.releases.most == 3 + 1
 

@@ -37,6 +37,7 @@ from colonnade.server.training.context import ServerContext
 from colonnade.server.training.trees.forest import Forest
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.outcome import Outcome
+from tests.support.federation import late
 
 ROUNDS, DEPTH, RATE = 3, 3, 0.3
 
@@ -209,9 +210,7 @@ def test_a_late_party_changes_nothing() -> None:
 def test_a_quorum_skips_trees_and_forgets_what_a_skipped_one_asked_for() -> None:
     """Party 2's sides come late in some rounds: what the others were asked for then has no number at the server."""
 
-    def delay(sender: str, _receiver: str, item: object) -> float:
-        return 2.0 if sender == "party2" and isinstance(item, Sides) and item.round < 3 else 0.0
-
+    delay = late("party2", Sides, seconds=2.0, rounds=range(3))
     outcome = run(CLEAR, "federation.quorum={need: 2, grace: 1}", "federation.rounds=6", delay=delay)
     skipped = len(outcome.of_kind("skipped"))
     assert 0 < skipped <= 2

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.protocols.split import Embedding, Gradient
-from tests.support.federation import Outcome, config, federate, first, parameters
+from tests.support.federation import Outcome, config, federate, first, late, parameters
 
 SPLIT = {"name": "split", "embedding": 16}
 
@@ -48,9 +48,7 @@ def _initial(ctx):
 
 
 def test_waiting_for_all_waits_for_the_straggler() -> None:
-    def slow(sender: str, _to: str, item: object) -> float:
-        return 5.0 if sender == "party2" and isinstance(item, Embedding) else 0.0
-
+    slow = late("party2", Embedding, seconds=5.0)
     outcome = run(delay=slow)
     assert not outcome.of_kind("missing")
     assert 40 <= outcome.seconds < 41
@@ -58,9 +56,7 @@ def test_waiting_for_all_waits_for_the_straggler() -> None:
 
 
 def test_a_missing_party_counts_as_zeros() -> None:
-    def lost(sender: str, _to: str, _item: object) -> float:
-        return 1e6 if sender == "party4" else 0.0
-
+    lost = late("party4")
     outcome = run("federation.quorum={need: 3}", "federation.rounds=1", delay=lost)
     gradients = [to for sender, to, m in outcome.messages if sender == SERVER and isinstance(m, Gradient)]
     assert gradients == ["party1", "party2", "party3"]

@@ -12,7 +12,7 @@ from torch.nn import functional
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError
 from colonnade.common.protocols.split_avg import AverageGradient, Embedding, Evaluation, Gradient
-from tests.support.federation import Outcome, config, federate, first, parameters
+from tests.support.federation import Outcome, config, federate, first, late, parameters, uneven
 
 pytestmark = pytest.mark.slow
 
@@ -75,14 +75,12 @@ def test_together_it_takes_the_steps_of_one_joint_model(combine: str) -> None:
     assert_equal_in_the_end(joint, outcome)
 
 
-def uneven(sender: str, _to: str, item: object) -> float:
-    """party1 answers fastest, party4 slowest."""
-    return 0.1 * int(sender[-1]) + 0.01 if sender != SERVER and isinstance(item, Embedding) else 0.001
+paced = uneven(Embedding)
 
 
 def test_as_they_come_every_arrival_is_a_step_with_the_last_embeddings_of_the_others() -> None:
     """Replayed from the order in which the server answered: a table of last embeddings, and autograd."""
-    outcome = run(COME, "federation.evaluate.every=8", delay=uneven)
+    outcome = run(COME, "federation.evaluate.every=8", delay=paced)
     joint = beginning(outcome)
     last = {name: torch.zeros(len(outcome.server.labels), 16) for name in joint.names}
     done, losses = dict.fromkeys(joint.names, 0), []
@@ -99,9 +97,7 @@ def test_as_they_come_every_arrival_is_a_step_with_the_last_embeddings_of_the_ot
     assert done["party1"] > done["party2"] > done["party4"] >= 1
 
 
-def lost(sender: str, _to: str, _item: object) -> float:
-    """party4's messages never arrive."""
-    return 1e6 if sender == "party4" else 0.0
+lost = late("party4")
 
 
 @pytest.mark.parametrize("combine", COMBINE)
@@ -153,26 +149,3 @@ def test_a_party_refuses_a_share_of_none(monkeypatch: pytest.MonkeyPatch, kind: 
     monkeypatch.setattr(name, lambda t, shared, dh: kind(t, 0, dh))
     with pytest.raises(ContractError, match="shared"):
         run("federation.rounds=1", combine="average" if kind is AverageGradient else "max")
-
-
-def test_it_learns_as_they_come() -> None:
-    outcome = run("federation.rounds=60", "every_party.optimiser.lr=0.1", COME, delay=uneven)
-    assert outcome.server.metrics["test_accuracy"] > 0.85
-
-
-def test_as_they_come_a_resumed_run_goes_on_to_the_end() -> None:
-    sets = (COME, "federation.evaluate.every=4")
-    alone = run(*sets, save=True, delay=uneven)
-    for round in (1, 4, 6):
-        resumed = run(*sets, save=True, start=(round, alone.saved[round]), delay=uneven)
-        assert [e["round"] for e in resumed.of_kind("round")] == list(range(round + 1, 9))
-        assert sum(ctx.state["turns"]["done"] for ctx in resumed.clients.values()) == 8 * 4
-
-
-def test_asynchronously_only_an_evaluation_waits_for_a_slow_party() -> None:
-    def slow(sender: str, _to: str, item: object) -> float:
-        return (10.0 if sender == "party2" else 0.1) if isinstance(item, Embedding) else 0.0
-
-    sets = ("federation.rounds=24", "federation.evaluate.every=12")
-    assert run(*sets, delay=slow).seconds >= 240
-    assert 20 <= run(COME, *sets, delay=slow).seconds < 25

@@ -11,7 +11,7 @@ from colonnade.common.contracts.pairs import Pair
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, TrainingDiverged
-from tests.support.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, late, parameters
 from tests.support.pairs import SETS, WIDTH, Replica
 
 pytestmark = pytest.mark.slow
@@ -45,9 +45,7 @@ def test_few_bits_on_the_way_down_change_nothing_for_a_single_number() -> None:
 
 
 def test_a_missing_party_counts_as_zeros_and_is_sent_nothing() -> None:
-    def lost(sender: str, _to: str, _item: object) -> float:
-        return 1e6 if sender == "party4" else 0.0
-
+    lost = late("party4")
     outcome = run("federation.quorum={need: 3}", "federation.rounds=1", delay=lost)
     assert [to for sender, to, _ in outcome.messages if sender == SERVER] == ["party1", "party2", "party3"]
     zeros = {"party4": torch.zeros(256, WIDTH).double()}
@@ -58,9 +56,7 @@ def test_a_missing_party_counts_as_zeros_and_is_sent_nothing() -> None:
 
 
 def test_a_round_that_lacks_a_party_can_be_skipped() -> None:
-    def slow(sender: str, _to: str, item: object) -> float:
-        return 5.0 if sender == "party2" and isinstance(item, Pair) and item.round == 1 else 0.5
-
+    slow = late("party2", Pair, seconds=5.0, rounds=(1,), others=0.5)
     sets = ("federation.quorum={need: 3, grace: 0.2}", "federation.rounds=24", "federation.protocol.missing=skip")
     outcome = run(*sets, delay=slow)
     skipped = [event["round"] for event in outcome.of_kind("skipped")]

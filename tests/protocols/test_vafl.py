@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.protocols.vafl import Embedding, Gradient
-from tests.support.federation import Outcome, config, federate, first, parameters
+from tests.support.federation import Outcome, config, federate, first, late, parameters, uneven
 
 pytestmark = pytest.mark.slow
 
@@ -63,14 +63,12 @@ def test_together_it_takes_the_steps_of_one_joint_model() -> None:
     assert_equal_in_the_end(joint, outcome)
 
 
-def uneven(sender: str, _to: str, item: object) -> float:
-    """party1 answers fastest, party4 slowest."""
-    return 0.1 * int(sender[-1]) + 0.01 if sender != SERVER and isinstance(item, Embedding) else 0.001
+paced = uneven(Embedding)
 
 
 def test_as_they_come_every_arrival_is_a_step_with_the_last_embeddings_of_the_others() -> None:
     """Replayed from the order in which the server answered: a table of last embeddings, and autograd."""
-    outcome = run(COME, "federation.evaluate.every=8", delay=uneven)
+    outcome = run(COME, "federation.evaluate.every=8", delay=paced)
     joint = beginning(outcome)
     last = {name: torch.zeros(len(outcome.server.labels), 16) for name in joint.names}
     sent = {name: [m for s, _, m in outcome.messages if s == name and isinstance(m, Embedding)] for name in joint.names}
@@ -123,7 +121,7 @@ def test_asynchronously_only_an_evaluation_waits_for_a_slow_party() -> None:
 
 def test_as_they_come_a_checkpoint_leaves_nothing_under_way() -> None:
     """After every round, each party has done just the exchanges that the server has answered."""
-    outcome = run(COME, "federation.evaluate.every=8", delay=uneven, save=True)
+    outcome = run(COME, "federation.evaluate.every=8", delay=paced, save=True)
     assert sorted(outcome.saved) == list(range(1, 9))
     answered = dict.fromkeys(outcome.clients, 0)
     expected = {}
@@ -138,16 +136,16 @@ def test_as_they_come_a_checkpoint_leaves_nothing_under_way() -> None:
 
 def test_as_they_come_a_resumed_run_goes_on_to_the_end() -> None:
     cfg = config(VAFL, "federation.rounds=8", "federation.epochs=0", COME, "federation.evaluate.every=4")
-    alone = federate(cfg, save=True, delay=uneven)
+    alone = federate(cfg, save=True, delay=paced)
     for round in (1, 4, 6):
-        resumed = federate(cfg, save=True, start=(round, alone.saved[round]), delay=uneven)
+        resumed = federate(cfg, save=True, start=(round, alone.saved[round]), delay=paced)
         assert [e["round"] for e in resumed.of_kind("round")] == list(range(round + 1, 9))
         turns = sum(ctx.state["turns"]["done"] for ctx in resumed.clients.values())
         assert turns == 8 * 4
 
 
 def test_as_they_come_the_same_order_gives_the_same_bits() -> None:
-    one, two = run(COME, delay=uneven), run(COME, delay=uneven)
+    one, two = run(COME, delay=paced), run(COME, delay=paced)
     for name, values in parameters(one).items():
         assert torch.equal(values, parameters(two)[name])
     other = run(COME)
@@ -172,9 +170,7 @@ def test_side_by_side_it_takes_the_steps_of_split_learning_on_the_concatenation(
 
 
 def test_as_they_come_a_missing_party_is_not_waited_for_beyond_the_quorum() -> None:
-    def lost(sender: str, _to: str, _item: object) -> float:
-        return 1e6 if sender == "party4" else 0.1
-
+    lost = late("party4", others=0.1)
     outcome = run(COME, "federation.quorum={need: 3, grace: 1.0}", "federation.evaluate.every=4", delay=lost)
     assert [e["round"] for e in outcome.of_kind("evaluation")] == [4, 8, 8]
     assert "party4" not in {to for _, to, m in outcome.messages if isinstance(m, Gradient)}

@@ -17,7 +17,7 @@ from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.privacy.sum_noise import ring
 from colonnade.common.protocols.vfedmh import CONTRACT, Embedding, Evaluation, Global, Gradient, Prediction
 from tests.support.altered_lines import change_each
-from tests.support.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, late, parameters
 
 pytestmark = pytest.mark.slow
 
@@ -185,9 +185,7 @@ def test_the_accuracies_are_those_of_everyones_model_on_everyones_columns() -> N
 def test_a_party_that_fails_a_round_is_left_out_of_the_next_ones_and_comes_back() -> None:
     """No embedding of a round is summed twice: rounds that lack a party have no sum."""
 
-    def slow(sender: str, _to: str, item: object) -> float:
-        return 1.5 if sender == "party2" and isinstance(item, Masked) and item.round == 2 else 0.001
-
+    slow = late("party2", Masked, seconds=1.5, rounds=(2,), others=0.001)
     outcome = run("federation.rounds=8", "federation.quorum={need: 3, grace: 1.0}", delay=slow)
     assert [(e["round"], e["party"]) for e in outcome.of_kind("abandoned")] == [(2, "party2")]
     assert [e["round"] for e in outcome.of_kind("skipped")] == [2]
@@ -200,9 +198,7 @@ def test_a_party_that_fails_a_round_is_left_out_of_the_next_ones_and_comes_back(
 
 
 def test_a_late_prediction_costs_only_its_party_a_step() -> None:
-    def slow(sender: str, _to: str, item: object) -> float:
-        return 1.5 if sender == "party2" and isinstance(item, Prediction) and item.round < 6 else 0.001
-
+    slow = late("party2", Prediction, seconds=1.5, rounds=range(6), others=0.001)
     outcome = run("federation.quorum={need: 3, grace: 1.0}", delay=slow)
     received = [(to, m.round) for _, to, m in outcome.messages if isinstance(m, Gradient)]
     assert not [to for to, round in received if to == "party2" and round == 1]

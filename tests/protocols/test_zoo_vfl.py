@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from colonnade.common.contracts.pairs import Difference, Evaluation, Pair
-from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import Message
-from tests.support.federation import Outcome, config, federate
+from tests.support.federation import Outcome, config, federate, late, uneven
 from tests.support.pairs import SETS, WIDTH, Replica
 
 ZOO = {"name": "zoo_vfl", "embedding": WIDTH, "mu": 0.01}
@@ -21,13 +20,11 @@ def run(*sets: str, **how) -> Outcome:
     return federate(config(ZOO, *SETS, "federation.evaluate.every=6", *sets), **how)
 
 
-def uneven(sender: str, _to: str, item: object) -> float:
-    """party1 answers fastest, party4 slowest."""
-    return 0.1 * int(sender[-1]) + 0.01 if sender != SERVER and isinstance(item, Pair) else 0.001
+paced = uneven(Pair)
 
 
 def test_every_arrival_is_a_turn_of_the_box_with_the_last_embeddings_of_the_others() -> None:
-    outcome = run("federation.rounds=5", "federation.rows.test=1500", "federation.batch=48", delay=uneven)
+    outcome = run("federation.rounds=5", "federation.rows.test=1500", "federation.batch=48", delay=paced)
     replica = Replica(outcome, "sphere", mu=0.01)
     last = {name: torch.zeros(len(outcome.server.labels), WIDTH).double() for name in replica.names}
     done = dict.fromkeys(replica.names, 0)
@@ -71,16 +68,14 @@ def test_only_an_evaluation_waits_for_a_slow_party() -> None:
 
 
 def test_a_missing_party_is_not_waited_for_beyond_the_quorum() -> None:
-    def lost(sender: str, _to: str, _item: object) -> float:
-        return 1e6 if sender == "party4" else 0.1
-
+    lost = late("party4", others=0.1)
     outcome = run("federation.quorum={need: 3, grace: 1.0}", "federation.evaluate.every=3", delay=lost)
     assert [e["round"] for e in outcome.of_kind("evaluation")] == [3, 6, 6]
     assert "party4" not in {to for _, to, m in outcome.messages if isinstance(m, Difference)}
 
 
 def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
-    outcome = run(delay=uneven)
+    outcome = run(delay=paced)
     for name in outcome.clients:
         up = [m for sender, _, m in outcome.messages if sender == name]
         down = [m for _, to, m in outcome.messages if to == name]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.conversation.membership import Hello, Parcel, Refusal
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import ContractError, PartyAway
@@ -128,8 +126,12 @@ def stage(agreed: FederationConfig | None = None, revoked: Path | None = None, *
     return Stage(hub, agreed, listed, events, saved, gone)
 
 
-def play(scene: Coroutine[Any, Any, None]) -> None:
-    run_virtual(scene)
+async def in_session() -> tuple[Stage, FakeConnection, FakeConnection]:
+    """A stage on which ada and bob have begun a session."""
+    there = stage()
+    ada, bob = await there.join("ada", "bob")
+    await there.assemble(1)
+    return there, ada, bob
 
 
 async def refused(there: Stage, first: Parcel | Exception | None, pem: bytes | None = None, noted: str = "") -> Refusal:

@@ -13,9 +13,9 @@ import pytest
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.conversation.compression import arriving
+from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.errors import PartyFailed
 from colonnade.server.member.service import ServerMember, ServerTask, prediction_task, training
-from tests.server.stage import play
 from tests.support.federation import config
 
 SERVER = ServerConfig.model_validate({"labels": {"source": "sklearn", "name": "digits"}})
@@ -63,7 +63,7 @@ def converse(work: Awaitable[None], *, dismisses: bool = False, **more: Any) -> 
         if error is not None:
             hub.calls.append((type(error), str(error)))
 
-    play(scene())
+    run_virtual(scene())
     return hub.calls
 
 
@@ -115,7 +115,7 @@ def test_background_tasks_end_before_the_farewell() -> None:
         )
         assert task.cancelled()
 
-    play(scene())
+    run_virtual(scene())
     assert order == ["ended", "over part"]
 
 

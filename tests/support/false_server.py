@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from colonnade.common.conversation.control import Close, Open, Save
-from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.conversation.membership import Begin, Farewell, Hello, Saved, Welcome
 from colonnade.common.protocols.split import Embedding, Gradient
 from tests.support.in_memory import ROUNDS, ROWS, WIDTH, Members, agreed, members
@@ -50,6 +50,12 @@ class FalseServer:
         party = self.there.start(name)
         line = await self.line()
         await line.welcome()
+        return party, line
+
+    async def begun(self) -> tuple[asyncio.Task[None], ServerPuppet]:
+        """A party that has joined, and its first session."""
+        party, line = await self.joined()
+        line.begin()
         return party, line
 
     async def error(self, party: asyncio.Task[None]) -> BaseException | None:
@@ -105,11 +111,8 @@ class ServerPuppet(Puppet):
         self.send(Farewell())
 
 
-def play(folder: Path, scene: Callable[[FalseServer], Any], *sets: str) -> None:
-    """Plays a scene with a scripted server to its end."""
-
-    async def main() -> None:
-        with members(folder, agreed(*sets)) as there:
-            await scene(FalseServer(there))
-
-    run_virtual(main())
+@contextmanager
+def scripted(folder: Path, *sets: str) -> Iterator[FalseServer]:
+    """A scripted server, and parties that have not started."""
+    with members(folder, agreed(*sets)) as there:
+        yield FalseServer(there)

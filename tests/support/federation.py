@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -68,6 +68,30 @@ def federate(cfg: Config, delay: Delay = lambda _from, _to, _item: 0.0, **more: 
         more: as `Simulation` takes it.
     """
     return Simulation(cfg, delay=delay, record=True, **more).run()
+
+
+def late(
+    party: str,
+    kind: Any = object,
+    *,
+    seconds: float = 1e6,
+    rounds: Container[int] | None = None,
+    others: float = 0.0,
+) -> Delay:
+    """Delays the messages of a kind that a party sends in some rounds, by default for good and in all of them."""
+
+    def delay(sender: str, _to: str, item: object) -> float:
+        chosen = sender == party and isinstance(item, kind) and (rounds is None or getattr(item, "round", 0) in rounds)
+        return seconds if chosen else others
+
+    return delay
+
+
+def uneven(kind: type) -> Delay:
+    """party1 answers fastest, party4 slowest."""
+    return lambda sender, _to, item: (
+        0.1 * int(sender[-1]) + 0.01 if sender != SERVER and isinstance(item, kind) else 0.001
+    )
 
 
 def first(ctx: ClientContext) -> ClientContext:

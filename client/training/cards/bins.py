@@ -30,7 +30,6 @@ class Evidence:
     """A column's optimal bins.
 
     Args:
-        column: its fine bins.
         group: the optimal bin of each fine one, int64 (fine bins,).
         goods, bads: training rows of each optimal bin, int64 (bins,).
     """

@@ -28,7 +28,6 @@ class _Column:
     """A column's lines of the matrix, and what each counts for.
 
     Args:
-        first: its first line.
         weights: of its lines, float64 (lines,).
         base: what every row counts for besides.
         levels: the values that lines stand for; None for digits.
@@ -46,7 +45,6 @@ class Design:
 
     Args:
         columns: of the training rows, float64 (rows,) each, finite.
-        rows: their number.
 
     Raises:
         InputError: a number is too large for its column's step.

@@ -29,7 +29,6 @@ class PartySums:
 
     Attributes:
         degree: rows of the server's `Masks`.
-        size: of the sums.
         public: the matrix A, once the session is open.
     """
 

@@ -246,7 +246,6 @@ class TableBins:
 
     Attributes:
         places: of the columns in the table that have two bins at least, ascending.
-        columns: one each.
     """
 
     def __init__(self) -> None:
@@ -354,11 +353,7 @@ class TableBins:
 
 @dataclass(frozen=True)
 class OwnBins:
-    """What a party's section says of its bins: special values and cuts of columns of numbers.
-
-    Args:
-        where: the section, for errors.
-    """
+    """What a party's section says of its bins: special values and cuts of columns of numbers."""
 
     where: str = ""
     special: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -468,7 +463,6 @@ class BinnedTable:
         """For every row, True if it is on the left side of a split, (rows,).
 
         Args:
-            column: its number here.
             left: as of `Binning.refuse`.
             rows: int64 (m,); None for all.
 

@@ -32,7 +32,6 @@ class PairBins:
 
     Attributes:
         columns: numbers of the two columns of each pair.
-        counts: bins of each pair.
         groups: of every bin of each column, int64 (columns, bins); -1 where there is none.
         cells: bin of the pair, by group of the one column times COARSE, plus group of the other, int64 (pairs, cells).
     """

@@ -23,7 +23,6 @@ class ShapeSum(Local):
     """Scores by a party's shape functions: of rows of its table, which is not encoded.
 
     Attributes:
-        bins: of the columns and pairs.
         values: float64 (bins, scores).
         names: of the columns, and of pairs as `one x other`.
 

@@ -55,7 +55,6 @@ class GivenSetup:
     Args:
         tree: of the file, with `every_party` merged into the parties.
         base: folder that its paths are relative to.
-        subject: its data, prepared.
         keep_models: whether to use models and heads of the file too.
         epsilon: of a protocol that needs `federation.privacy`.
     """

@@ -23,7 +23,6 @@ class KeptRun:
     """Result of a run.
 
     Args:
-        state: how it ended.
         reason: of a run that diverged or failed.
         metrics: of the validation rows, in the round that counts.
         tested: of the test rows in the same round, if evaluated.

@@ -51,11 +51,9 @@ class ComparisonOutput:
     """Files of a comparison, written with the results so far.
 
     Args:
-        id: of the federation.
         goal: the metric; `why` gives the reason for it.
         data: about rows, classes and members.
         dropped: keys of the given configuration that no run uses.
-        options: of the command.
         outcomes: protocols in the order of the files.
         references: models that no federation has.
     """

@@ -41,7 +41,6 @@ class PairRuns:
 
     Args:
         given: the configuration that all share.
-        shelf: of stored runs.
         trials: of a search, without the defaults; 0 for none.
         seeds: number of runs with test rows.
         stop: set when the comparison ends early.

@@ -39,7 +39,6 @@ class PledgeBook:
     """The pledges of an alignment, as one party checks and keeps them.
 
     Args:
-        name: the party's.
         identity: signs the party's pledges; None on loopback without TLS: nothing is signed or verified.
 
     Attributes:

@@ -155,7 +155,6 @@ def verify_peer(certificate_pem: bytes, claimed_name: str, pinned: Mapping[str, 
     Args:
         certificate_pem: from the handshake, never from a message.
         claimed_name: the name that the other end claims, or that was dialled (`server`).
-        pinned: fingerprints by name.
         revoked: this end's own list.
 
     Raises:

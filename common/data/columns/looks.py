@@ -82,8 +82,6 @@ def guess(name: str, column: pa.Array, notation: Notation, marks: Sequence[str] 
     A stray word among numbers is then reported, instead of turning ten thousand numbers into a category.
 
     Args:
-        column: its first cells.
-        notation: declared for numbers.
         marks: declared for missing values.
 
     Raises:

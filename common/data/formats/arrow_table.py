@@ -21,7 +21,6 @@ class ArrowTable:
 
     Args:
         content: has `__arrow_c_stream__`.
-        name: of the table, in messages.
     """
 
     def __init__(self, content: Any, name: str) -> None:

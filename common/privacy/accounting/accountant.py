@@ -115,7 +115,6 @@ def epsilon(
         releases: T, matrices clipped to C that were sent; fractional if some had more noise.
         noise_multiplier: sigma, the noise's standard deviation in units of C.
         delta: above 0 and below 1.
-        adjacency: definition of neighbours.
         accounting: exact, or Renyi's bound.
     """
     return Event(releases, noise_multiplier, SENSITIVITY[adjacency]).epsilon(delta, accounting)

@@ -26,10 +26,7 @@ class Reserved:
 
     Args:
         path: the party's ledger; None for no file.
-        name: of the count in `counts`.
-        counts: storage of the count.
         already: counted by the ledger.
-        block: size of a reservation.
     """
 
     held_back: ClassVar[str]
@@ -114,8 +111,6 @@ def enter(path: Path, entry: dict[str, Any], held_back: str) -> None:
     """Adds a line to a party's ledger; it is on the disk when this returns.
 
     Args:
-        path: the ledger.
-        entry: besides the time.
         held_back: what waits for the line, for the error.
 
     Raises:

@@ -37,9 +37,6 @@ class Chain:
 
     Several writers may share a file, each line under a lock: a writer that finds the file longer than it left it
     continues from its newest line. A line truncated by a crash or a full disk is terminated first.
-
-    Args:
-        path: of the file.
     """
 
     def __init__(self, path: Path) -> None:

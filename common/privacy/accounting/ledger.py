@@ -40,8 +40,6 @@ class Ledger:
         """Records a message that is about to be sent.
 
         Args:
-            message: to be sent.
-            to: the receiver.
             mechanism: that protects it, or "" if it is not a function of private rows.
             epsilon: spent so far, this message included; None without a guarantee.
         """

@@ -23,8 +23,6 @@ class Span:
     """What a mechanism has to know of a run to plan it.
 
     Args:
-        rows: of the data.
-        rounds: configured for the federation.
         releases: function of rounds: releases of one party (or row) in a run of that length, evaluations included.
         steps: of a party after a release, at most.
         present: fewest parties in a sum, if the noise is in it once.
@@ -32,7 +30,6 @@ class Span:
         train: numbers of the training rows, int64 (m,).
         draws: steps of the training of linear encoders, and rows that are expected in a step.
         classes: C.
-        parties: in the roster.
     """
 
     rows: int
@@ -52,12 +49,10 @@ class PrivacyPlan:
     """A planned mechanism, derived identically at the server and at every party. Each mechanism is a subclass.
 
     Args:
-        config: the agreed settings.
         noise_multiplier: sigma.
         rounds: maximum of the run.
         releases: maximum of one party in them; with row protection, of one row.
         affordable: releases within the budget; None without a budget.
-        rows: of the data.
         predictions: releases kept back from training for predictions, beside `releases`.
         present: with noise once, the fewest parties in a sum; 1 where every party adds all of the noise.
     """

@@ -26,7 +26,6 @@ def describe_plan(plan: PrivacyPlan, parties: int, active: str = "") -> list[Sen
 
     Args:
         plan: of the run; its releases are the most that a party, or a row, makes.
-        parties: in the roster.
         active: reason why there is no bound for a person beside the parties' own, or "".
     """
     noise = plan.in_words

@@ -27,7 +27,6 @@ class DiscretePlan(PrivacyPlan):
     """The plan, in which `releases` is 1: of a row's code, and of its part in the encoder before it.
 
     Args:
-        config: the agreed settings.
         encoder: DP-SGD of a party's encoder; its noise multiplier is the plan's.
         codes: k.
         classes: C.
@@ -157,11 +156,7 @@ _SENSITIVITY = 2  # in the L1 norm
 
 @dataclass(frozen=True)
 class CountNoise:
-    """The mechanism.
-
-    Args:
-        asked: epsilon as configured.
-    """
+    """The mechanism."""
 
     asked: float
 

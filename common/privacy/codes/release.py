@@ -26,7 +26,6 @@ class SeededSets:
     """Draws that can be made again by anybody who knows the seed, for tests.
 
     Args:
-        mechanism: of the sets.
         bits: rows -> their source of randomness.
     """
 
@@ -42,10 +41,8 @@ class CodeRelease:
     """Releases codes. Which mechanism applies depends on the row alone, not on what it is asked for.
 
     Args:
-        plan: of the run.
         training: draws of training rows.
         held_out: draws of all others.
-        rows: of the data.
         pay: called before a set leaves; returns the releases that are paid for.
         counts: noisy counts of what the encoder names, where the plan has them.
     """

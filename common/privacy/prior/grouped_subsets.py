@@ -57,7 +57,6 @@ class GroupedSubsets(SubsetSelection):
         Args:
             labels: class numbers, int64 (rows,).
             prior: probabilities of the classes, (rows, classes), all above 0.
-            bits: source of randomness.
 
         Returns:
             Membership as 1 and 0, float64 (rows, classes): of every row some classes and not all.

@@ -36,7 +36,6 @@ class PendingLabels:
         rows: numbers of the training rows, int64 (m,).
         labels: their classes, int64 (m,).
         values: what was released of each, float64 (m, classes); no bit is set of rows that wait. Changed in place.
-        draw: the mechanism, by a prior.
         bits: source of randomness, by the number of labels that were released before.
         keep: stores values; called with every new release, before it is used.
     """

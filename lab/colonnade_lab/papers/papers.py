@@ -141,10 +141,7 @@ class Cell(Section):
     """A number of a table.
 
     Args:
-        paper: the paper's value.
         spread: the paper's own deviation.
-        run: our run.
-        measure: of our run.
         kind: `accounting` follows from shapes, not from learning (bytes per round); `repeat` is printed elsewhere too.
             Neither counts as a result, nor does a `shown` cell: a setting was fitted to it, a setting that is ours and
             not the paper's decides it, or it is the largest class's share.
@@ -234,7 +231,6 @@ class Excluded(Section):
     """Cells of the paper that are not run.
 
     Args:
-        cells: their number.
         why: a word of REASONS, or the reason.
         tried: what was run and with which result; for `gpu` the model or estimated hours, for `repeat` where else it
             is.
@@ -354,7 +350,6 @@ class Paper(Section):
 
     Args:
         cite: authors, year, title.
-        called: name of its protocol.
         proposals: protocols of this package that are the paper's own method.
         note: holds for all of its cells.
         tables: by name, such as `table3`.

@@ -53,7 +53,6 @@ class Slopes:
 
     Args:
         head: (rows, inputs) -> logits (rows, classes); not modified, and used without dropout.
-        mu: the step.
         antithetic: True for steps both ways, (l(h + mu u) - l(h - mu u)) / 2 mu, instead of (l(h + mu u) - l(h)) / mu.
         loss: l; cross-entropy by default.
     """
@@ -69,8 +68,6 @@ class Slopes:
         Args:
             h: the head's unperturbed input for the batch, float32 (rows, inputs).
             u: directions, float32 (rows, q, width); on the head's device.
-            targets: in the loss's form.
-            place: of the perturbed party.
         """
         at_rest = self._changes.begin(h)
         found = torch.empty(u.shape[:2], dtype=torch.float64, device=u.device)

@@ -109,7 +109,6 @@ def choose(
 
     Args:
         margins: log-odds of the positive class, float64 (rows,).
-        round: of the model.
     """
     if not np.isfinite(margins).all() or not 0 < positive.sum() < len(positive):
         return None

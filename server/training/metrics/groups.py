@@ -45,7 +45,6 @@ def disparities(names: Sequence[str], scores: Floats, bad: Bools, cut_off: float
     """Outcomes by group.
 
     Args:
-        names: the group of every row.
         scores, bad, cut_off: as for `CutOffOutcome.of`.
     """
     kinds, place, sizes = np.unique(np.array(names, dtype=str), return_inverse=True, return_counts=True)

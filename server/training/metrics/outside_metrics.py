@@ -20,7 +20,6 @@ class OutsideMetrics:
         names: of the entry points, functions of (scores, targets) that return a number. In classification:
             probabilities float64 (rows, classes) and class numbers int64 (rows,); in regression: predicted and true
             targets float64 (rows, targets) in their own units.
-        warn: reports a failure.
     """
 
     def __init__(self, names: Sequence[str], warn: Callable[[str], None]) -> None:

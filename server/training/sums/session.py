@@ -28,7 +28,6 @@ class SumSession:
         weight: the largest magnitude of an entry of the parties' matrices.
 
     Attributes:
-        size: of the sums.
         sender: encrypts and decrypts, once the session is open.
         public: the matrix A, likewise.
         hints: by party, likewise.
@@ -80,7 +79,6 @@ class SumSession:
         """3: sends vectors to every party; returns their secrets.
 
         Args:
-            count: of the vectors.
             vectors: those of the rows `first` to `last`, int64 (last - first, count).
         """
         keys = await self.begin(round, level, count)

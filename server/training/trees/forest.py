@@ -65,7 +65,6 @@ class AskedSplit:
     """A question to a party: whether a row's bin of a column is one of these.
 
     Args:
-        column: of the party's.
         left: bool (bins,), packed into bytes.
     """
 
@@ -83,7 +82,6 @@ class Forest:
     It is an own state of a protocol (common/run/state.py).
 
     Args:
-        parties: number of parties.
         rows: n, of all common rows.
     """
 

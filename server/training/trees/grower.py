@@ -38,7 +38,6 @@ class Query:
 
     Args:
         places: number of a row's group, or -1, by output: int64 (n, outputs).
-        groups: their number.
     """
 
     def __init__(self, gradients: Gradients, places: Whole, groups: int) -> None:
@@ -99,9 +98,7 @@ class Grower:
     """Grows trees.
 
     Args:
-        columns: by party.
         steps: levels, at most; best first, splits.
-        rate: factor of the leaves.
         best_first: True to split the node that gains most in every step.
         noise: deviation of the parties' noise on a sum, in its units.
     """

@@ -76,7 +76,6 @@ class Split:
     """A split of a node.
 
     Args:
-        column: of the party's columns.
         left: whether a bin's rows go left, bool (bins,).
     """
 

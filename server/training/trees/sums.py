@@ -33,7 +33,6 @@ class TreeSums:
     """One session's exchange with the parties.
 
     Attributes:
-        size: of the sums.
         columns: by party, once `open` has returned.
         last: the newest sums, as the parties sent them.
     """

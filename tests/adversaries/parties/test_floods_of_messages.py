@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -150,35 +150,29 @@ def test_a_flooder_that_comes_back_is_refused(tmp_path: Path) -> None:
     assert reasons and reasons[0].startswith(f"'{LIAR}' was cut off until the rounds begin anew: {LIAR} sent Embedding")
 
 
-def converse(transport: Transport, body: Callable[[Wired], Any]) -> None:
-    async def main() -> None:
-        async with transport.join(["ada"], CONTRACT.kinds, CONTRACT.kinds, LIMITS, LIMITS) as wired:
-            await body(wired)
-
-    transport.run(main())
+def conversation(transport: Transport) -> AbstractAsyncContextManager[Wired]:
+    return transport.join(["ada"], CONTRACT.kinds, CONTRACT.kinds, LIMITS, LIMITS)
 
 
 @both
-def test_over_every_transport_the_flooder_is_named_before_the_rest_is_decoded(transport: Transport) -> None:
-    async def body(wired: Wired) -> None:
-        server, party = wired.clients["ada"], wired.servers["ada"]
-        for round in (1, 2, 3):
-            server.open(round)
-        collecting = asyncio.ensure_future(wired.clients.collect(Embedding, 3, Quorum(limit=30)))
-        await asyncio.sleep(0.01)
-        for _ in range(MANY):
-            await party.send(Embedding(1, torch.ones(8, 4)))
-        with pytest.raises(ContractError, match="ada sent Embedding: expected at most 68 that are late"):
-            await collecting
-
+async def test_over_every_transport_the_flooder_is_named_before_the_rest_is_decoded(transport: Transport) -> None:
     with decoding() as decoded:
-        converse(transport, body)
+        async with conversation(transport) as wired:
+            server, party = wired.clients["ada"], wired.servers["ada"]
+            for round in (1, 2, 3):
+                server.open(round)
+            collecting = asyncio.ensure_future(wired.clients.collect(Embedding, 3, Quorum(limit=30)))
+            await asyncio.sleep(0.01)
+            for _ in range(MANY):
+                await party.send(Embedding(1, torch.ones(8, 4)))
+            with pytest.raises(ContractError, match="ada sent Embedding: expected at most 68 that are late"):
+                await collecting
     assert decoded["Embedding"] <= 68
 
 
 @both
-def test_a_server_that_floods_a_party_is_named(transport: Transport) -> None:
-    async def body(wired: Wired) -> None:
+async def test_a_server_that_floods_a_party_is_named(transport: Transport) -> None:
+    async with conversation(transport) as wired:
         server, party = wired.clients["ada"], wired.servers["ada"]
         server.open(1)
         server.open(2)
@@ -190,5 +184,3 @@ def test_a_server_that_floods_a_party_is_named(transport: Transport) -> None:
                 await asyncio.sleep(0)
             await receiving
             raise AssertionError("nobody was named")
-
-    converse(transport, body)

@@ -11,6 +11,7 @@ from colonnade.common.aggregation.messages import Masked, OpenedShares
 from colonnade.common.aggregation.recovery import SharedKeys
 from colonnade.common.errors import ContractError
 from tests.protocols.test_blinded import run
+from tests.support.federation import late
 
 LIAR, ABSENT = "party2", "party4"
 
@@ -28,14 +29,13 @@ def _lying(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SharedKeys, "open", opened)
 
 
-def late(sender: str, _to: str, item: object) -> float:
-    return 9.0 if sender == ABSENT and isinstance(item, Masked) and item.round == 2 else 0.5
+slow = late(ABSENT, Masked, seconds=9.0, rounds=(2,), others=0.5)
 
 
 def ended(parties: int, need: int) -> str:
     sets = (f"federation.parties={parties}", f"federation.quorum={{need: {need}, grace: 1}}")
     with pytest.raises(ContractError) as found:
-        run("fdml", *sets, "federation.blinding.recovery=alone", "federation.evaluate.every=99", delay=late)
+        run("fdml", *sets, "federation.blinding.recovery=alone", "federation.evaluate.every=99", delay=slow)
     return str(found.value)
 
 

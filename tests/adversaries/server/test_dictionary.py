@@ -5,8 +5,7 @@ Bounds: alignment (server).
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,8 @@ from colonnade.server.alignment.reuse import ServerReuse
 from tests.support.lying_server import Liar, lying
 from tests.support.tables import table_tree, write_tables
 
+pytestmark = pytest.mark.real_time
+
 MOST = 10
 RUN = "run1"
 
@@ -41,10 +42,6 @@ def agreed(
     tree = table_tree(parties, timeouts={"answer": 20, "away": 20}, **more)
     tree["parties"]["party1"]["policy"] = {"max_other_rows": most}
     return parse(tree), ids["party1"]
-
-
-def play(scene: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scene, 90))
 
 
 async def ask(there: Liar, guesses: Sequence[str], seed: Seed | None = None, *, settled: bool = False) -> list[str]:
@@ -87,76 +84,66 @@ def guessed(known: Collection[str], count: int, of: int) -> list[list[str]]:
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["rewound", "restarted"])
 @pytest.mark.parametrize(("of", "answered"), [(MOST, 1), (4, 2), (3, 3)])
-def test_a_dictionary_is_bounded_over_all_attempts(tmp_path: Path, of: int, answered: int, restarted: bool) -> None:
-    async def scene() -> None:
-        config, known = agreed(tmp_path)
-        async with lying(config, tmp_path) as there:
-            there.start()
-            lists = guessed(known, 6, of)
-            named = []
-            with pytest.raises(PeerError, match="max_other_rows = 10"):
-                for guesses in lists:
-                    named += await ask(there, guesses)
-                    await again(there, restarted)
-            assert named == known[:answered]
-            (error,) = (await there.errors()).values()
-            assert isinstance(error, ConfigError)
-            assert f"{(answered + 1) * of} keys at server, in {answered + 1} lists that differ" in str(error)
-            assert len(there.warnings("party1")) == answered  # every restart, also the one that is refused
+async def test_a_dictionary_is_bounded_over_all_attempts(
+    tmp_path: Path, of: int, answered: int, restarted: bool
+) -> None:
+    config, known = agreed(tmp_path)
+    async with lying(config, tmp_path) as there:
+        there.start()
+        lists = guessed(known, 6, of)
+        named = []
+        with pytest.raises(PeerError, match="max_other_rows = 10"):
+            for guesses in lists:
+                named += await ask(there, guesses)
+                await again(there, restarted)
+        assert named == known[:answered]
+        (error,) = (await there.errors()).values()
+        assert isinstance(error, ConfigError)
+        assert f"{(answered + 1) * of} keys at server, in {answered + 1} lists that differ" in str(error)
+        assert len(there.warnings("party1")) == answered  # every restart, also the one that is refused
 
-    play(scene())
 
-
-def test_another_list_of_the_same_length_is_no_repeat(tmp_path: Path) -> None:
-    async def scene() -> None:
-        config, known = agreed(tmp_path)
-        seed = Seed()
-        async with lying(config, tmp_path) as there:
-            there.start()
-            one, other = guessed(known, 2, MOST)
-            for _ in range(3):
-                assert await ask(there, one, seed) == known[:1]
-            with pytest.raises(PeerError, match="max_other_rows = 10"):
-                await ask(there, other, seed)
-            warnings = there.warnings("party1")
-            assert [f"attempt {n}" in warning for n, warning in enumerate(warnings, 2)] == [True] * 3
-
-    play(scene())
+async def test_another_list_of_the_same_length_is_no_repeat(tmp_path: Path) -> None:
+    config, known = agreed(tmp_path)
+    seed = Seed()
+    async with lying(config, tmp_path) as there:
+        there.start()
+        one, other = guessed(known, 2, MOST)
+        for _ in range(3):
+            assert await ask(there, one, seed) == known[:1]
+        with pytest.raises(PeerError, match="max_other_rows = 10"):
+            await ask(there, other, seed)
+        warnings = there.warnings("party1")
+        assert [f"attempt {n}" in warning for n, warning in enumerate(warnings, 2)] == [True] * 3
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["rewound", "restarted"])
-def test_an_honest_run_that_is_interrupted_is_repeated_at_no_cost(tmp_path: Path, restarted: bool) -> None:
+async def test_an_honest_run_that_is_interrupted_is_repeated_at_no_cost(tmp_path: Path, restarted: bool) -> None:
     """Three parties and a policy that allows exactly their lists, once."""
 
-    async def scene() -> None:
-        config, _ = agreed(tmp_path, parties=3, persons=16, most=8)
-        seed = Seed(tmp_path / "alignment.seed")
-        own = [f"Person {n:04}" for n in range(8)]
-        async with lying(config, tmp_path) as there:
-            there.start()
-            first = await ask(there, own, seed)
-            await again(there, restarted)
-            assert first and await ask(there, own, Seed(tmp_path / "alignment.seed")) == first
-            await again(there, restarted)
-            assert await ask(there, own, seed, settled=True) == first
-            assert not (tmp_path / "alignment.seed").exists()
-
-    play(scene())
+    config, _ = agreed(tmp_path, parties=3, persons=16, most=8)
+    seed = Seed(tmp_path / "alignment.seed")
+    own = [f"Person {n:04}" for n in range(8)]
+    async with lying(config, tmp_path) as there:
+        there.start()
+        first = await ask(there, own, seed)
+        await again(there, restarted)
+        assert first and await ask(there, own, Seed(tmp_path / "alignment.seed")) == first
+        await again(there, restarted)
+        assert await ask(there, own, seed, settled=True) == first
+        assert not (tmp_path / "alignment.seed").exists()
 
 
-def test_rows_that_are_aligned_are_not_aligned_again(tmp_path: Path) -> None:
-    async def scene() -> None:
-        config, known = agreed(tmp_path, batch=4)
-        async with lying(config, tmp_path) as there:
-            there.start()
-            assert sorted(await ask(there, known[:MOST], settled=True)) == sorted(known[:MOST])
-            await there.event("aligned")
-            await there.stop()
-            there.start()
-            with pytest.raises(PeerError):
-                await ask(there, known[:MOST])
-            (error,) = (await there.errors()).values()
-            assert isinstance(error, CheckpointError) and "another --out" in error.hint
-            assert "rows are aligned, and the server wants to align them again" in str(error)
-
-    play(scene())
+async def test_rows_that_are_aligned_are_not_aligned_again(tmp_path: Path) -> None:
+    config, known = agreed(tmp_path, batch=4)
+    async with lying(config, tmp_path) as there:
+        there.start()
+        assert sorted(await ask(there, known[:MOST], settled=True)) == sorted(known[:MOST])
+        await there.event("aligned")
+        await there.stop()
+        there.start()
+        with pytest.raises(PeerError):
+            await ask(there, known[:MOST])
+        (error,) = (await there.errors()).values()
+        assert isinstance(error, CheckpointError) and "another --out" in error.hint
+        assert "rows are aligned, and the server wants to align them again" in str(error)

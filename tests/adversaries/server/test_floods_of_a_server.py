@@ -19,7 +19,7 @@ from colonnade.common.errors import ContractError
 from colonnade.common.protocols.split import Embedding
 from colonnade.common.wire import connection
 from colonnade.common.wire.frame import pack
-from tests.support.false_server import FalseServer, ServerPuppet, gradient, play
+from tests.support.false_server import ServerPuppet, gradient, scripted
 
 MANY = 20_000
 
@@ -39,12 +39,11 @@ FLOODS: dict[str, tuple[Callable[[ServerPuppet], Parcel | bytes], str]] = {
 
 
 @pytest.mark.parametrize(("make", "said"), FLOODS.values(), ids=FLOODS)
-def test_ends_the_party_with_its_name(
+async def test_ends_the_party_with_its_name(
     tmp_path: Path, make: Callable[[ServerPuppet], Parcel | bytes], said: str
 ) -> None:
-    async def scene(server: FalseServer) -> None:
-        party, line = await server.joined()
-        line.begin()
+    with scripted(tmp_path) as server:
+        party, line = await server.begun()
         await line.round(1)
         line.send(Open(2))
         await line.hear(Embedding)
@@ -57,27 +56,20 @@ def test_ends_the_party_with_its_name(
         error = await server.error(party)
         assert isinstance(error, ContractError) and said in str(error)
 
-    play(tmp_path, scene)
 
-
-def test_frames_of_another_session_are_bounded_in_bytes_too(tmp_path: Path) -> None:
-    async def scene(server: FalseServer) -> None:
-        party, line = await server.joined()
-        line.begin()
+async def test_frames_of_another_session_are_bounded_in_bytes_too(tmp_path: Path) -> None:
+    with scripted(tmp_path) as server, patch.object(connection, "IDLE_LARGEST", 1):
+        party, line = await server.begun()
         await line.round(1)
         one = pack(Statement("party2", bytes(40_000)), 77, line.codec)
         for _ in range(100):
             line.send_bytes(one)
         assert "or of another session, got more than 1 MB" in str(await server.error(party))
 
-    with patch.object(connection, "IDLE_LARGEST", 1):
-        play(tmp_path, scene)
 
-
-def test_sessions_without_a_round_end(tmp_path: Path) -> None:
+async def test_sessions_without_a_round_end(tmp_path: Path) -> None:
     """Each costs the party lines of its ledger."""
-
-    async def scene(server: FalseServer) -> None:
+    with scripted(tmp_path) as server, patch.object(sessions, "IDLE_SESSIONS", 12):
         party, line = await server.joined()
         with suppress(EOFError):  # the party hangs up
             for _ in range(20):
@@ -87,6 +79,3 @@ def test_sessions_without_a_round_end(tmp_path: Path) -> None:
         error = await server.error(party)
         assert isinstance(error, ContractError)
         assert str(error) == "server sent Rewind: expected a round in one of 12 sessions, got none"
-
-    with patch.object(sessions, "IDLE_SESSIONS", 12):
-        play(tmp_path, scene)

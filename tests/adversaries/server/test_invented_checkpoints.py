@@ -12,15 +12,14 @@ import pytest
 from colonnade.common.conversation.control import Open, Save
 from colonnade.common.conversation.membership import Failure, Hello, Rewind, Saved
 from colonnade.common.errors import ContractError
-from tests.support.false_server import FalseServer, ServerPuppet, play
+from tests.support.false_server import FalseServer, ServerPuppet, scripted
 
 HOLDS = "expected that of a checkpoint which party1 holds (2, 3)"
 
 
 async def two_checkpoints(there: FalseServer) -> ServerPuppet:
     """Three rounds, and checkpoints after the second and the third."""
-    party, line = await there.joined()
-    line.begin()
+    party, line = await there.begun()
     for number in (1, 2, 3):
         await line.round(number)
         if number > 1:
@@ -46,10 +45,10 @@ async def two_checkpoints(there: FalseServer) -> ServerPuppet:
     ],
     ids=str,
 )
-def test_a_checkpoint_that_no_honest_server_asks_for_is_refused_and_nothing_is_lost(
+async def test_a_checkpoint_that_no_honest_server_asks_for_is_refused_and_nothing_is_lost(
     tmp_path: Path, save: Save, text: str
 ) -> None:
-    async def scene(there: FalseServer) -> None:
+    with scripted(tmp_path) as there:
         line = await two_checkpoints(there)
         before = there.files()
         assert sum(name.startswith("checkpoints/") for name in before) == 4  # two, of two files each
@@ -59,13 +58,11 @@ def test_a_checkpoint_that_no_honest_server_asks_for_is_refused_and_nothing_is_l
         assert line.said(Failure)[-1].reason == error.shared
         assert there.files() == before
 
-    play(tmp_path, scene)
 
-
-def test_the_same_checkpoint_is_not_asked_for_twice(tmp_path: Path) -> None:
+async def test_the_same_checkpoint_is_not_asked_for_twice(tmp_path: Path) -> None:
     """After the next round was computed: it would be of another state, under the old number."""
 
-    async def scene(there: FalseServer) -> None:
+    with scripted(tmp_path) as there:
         line = await two_checkpoints(there)
         line.send(Save(4, keep=3))
         await line.hear(Saved)
@@ -75,14 +72,12 @@ def test_the_same_checkpoint_is_not_asked_for_twice(tmp_path: Path) -> None:
         assert str(error) == "server sent Save.round: expected an open round, once, got 4"
         assert there.files() == before
 
-    play(tmp_path, scene)
-
 
 @pytest.mark.parametrize("round", [2, 3])
-def test_after_a_rewind_a_checkpoint_is_of_a_new_round(tmp_path: Path, round: int) -> None:
+async def test_after_a_rewind_a_checkpoint_is_of_a_new_round(tmp_path: Path, round: int) -> None:
     """Before a round was opened in the session there is nothing to save that is not on the disk."""
 
-    async def scene(there: FalseServer) -> None:
+    with scripted(tmp_path) as there:
         line = await two_checkpoints(there)
         line.send(Rewind("again"))
         await line.hear(Hello)
@@ -90,5 +85,3 @@ def test_after_a_rewind_a_checkpoint_is_of_a_new_round(tmp_path: Path, round: in
         line.send(Save(round, keep=2))
         error = await there.error(line.party)  # type: ignore[attr-defined]
         assert str(error) == f"server sent Save.round: expected an open round, once, got {round}"
-
-    play(tmp_path, scene)

@@ -17,7 +17,7 @@ from colonnade.common.conversation.membership import Begin, Failure
 from colonnade.common.errors import ContractError, EnvironmentFault, TrainingDiverged
 from colonnade.common.protocols.split import Embedding, Evaluation, Gradient
 from colonnade.common.wire.frame import pack
-from tests.support.false_server import FalseServer, ServerPuppet, gradient, play
+from tests.support.false_server import FalseServer, ServerPuppet, gradient, scripted
 from tests.support.in_memory import ROWS, WIDTH
 
 Answer = Callable[[ServerPuppet], None]
@@ -35,8 +35,7 @@ def framed(line: ServerPuppet, session: int | None = None) -> bytes:
 
 
 async def two_rounds(server: FalseServer, answer: Answer) -> tuple[ServerPuppet, BaseException | None]:
-    party, line = await server.joined()
-    line.begin()
+    party, line = await server.begun()
     await line.round(1)
     line.send(Open(2))
     await line.hear(Embedding)
@@ -84,21 +83,18 @@ ENDS: dict[str, tuple[Answer, str]] = {
 
 
 @pytest.mark.parametrize(("answer", "said"), ENDS.values(), ids=ENDS)
-def test_the_party_ends_and_names_the_server(tmp_path: Path, answer: Answer, said: str) -> None:
-    async def scene(server: FalseServer) -> None:
+async def test_the_party_ends_and_names_the_server(tmp_path: Path, answer: Answer, said: str) -> None:
+    with scripted(tmp_path) as server:
         line, error = await two_rounds(server, answer)
         assert isinstance(error, ContractError)
         with pytest.raises(ContractError, match=said):
             raise error
         assert len(line.said(Embedding)) == 2
 
-    play(tmp_path, scene)
-
 
 async def learned(server: FalseServer, after: Answer) -> torch.Tensor:
     """The embedding of round 3, once a lie was told in round 2."""
-    party, line = await server.joined()
-    line.begin()
+    party, line = await server.begun()
     await line.round(1, -0.02)
     line.send(Open(2))
     await line.hear(Embedding)
@@ -123,33 +119,22 @@ NO_EFFECT: dict[str, Answer] = {
 
 
 @pytest.mark.parametrize("answer", NO_EFFECT.values(), ids=NO_EFFECT)
-def test_it_changes_no_bit_of_what_the_party_learns(tmp_path: Path, answer: Answer) -> None:
+async def test_it_changes_no_bit_of_what_the_party_learns(tmp_path: Path, answer: Answer) -> None:
     found: list[torch.Tensor] = []
-
-    async def scene(server: FalseServer) -> None:
-        found.append(await learned(server, answer))
-
-    async def honest(server: FalseServer) -> None:
-        found.append(await learned(server, lambda line: line.send(gradient(2, -0.02))))
-
-    async def wrong(server: FalseServer) -> None:
-        found.append(await learned(server, lambda line: line.send(gradient(2, -0.09))))
-
-    for number, one in enumerate((scene, honest, wrong)):
-        play(tmp_path / str(number), one)
+    honest, wrong = (lambda line: line.send(gradient(2, -0.02))), (lambda line: line.send(gradient(2, -0.09)))
+    for number, one in enumerate((answer, honest, wrong)):
+        with scripted(tmp_path / str(number)) as server:
+            found.append(await learned(server, one))
     assert torch.equal(found[0], found[1]) and not torch.equal(found[1], found[2])
 
 
-def test_a_gradient_that_makes_the_party_diverge_is_told_by_the_party_itself(tmp_path: Path) -> None:
+async def test_a_gradient_that_makes_the_party_diverge_is_told_by_the_party_itself(tmp_path: Path) -> None:
     """The largest finite number passes every check; the party then has nothing finite to send."""
 
-    async def scene(server: FalseServer) -> None:
-        party, line = await server.joined()
-        line.begin()
+    with scripted(tmp_path) as server:
+        party, line = await server.begun()
         await line.round(1, 3.4e38)
         line.send(Open(2))
         assert "not finite" in (await line.hear(Failure)).reason
         line.cut()
         assert isinstance(await server.error(party), TrainingDiverged) and len(line.said(Embedding)) == 1
-
-    play(tmp_path, scene)

@@ -25,29 +25,25 @@ from colonnade.common.conversation.membership import (
 )
 from colonnade.common.errors import ContractError, EnvironmentFault, PartyLost
 from colonnade.common.protocols.split import Embedding, Evaluation
-from tests.support.false_server import FalseServer, play
+from tests.support.false_server import scripted
 from tests.support.in_memory import ROWS, WIDTH
 
 
-def test_an_honest_server_is_followed_to_the_end(tmp_path: Path) -> None:
+async def test_an_honest_server_is_followed_to_the_end(tmp_path: Path) -> None:
     """Shows that the scenes below can end well."""
 
-    async def scene(there: FalseServer) -> None:
-        party, line = await there.joined()
-        line.begin()
+    with scripted(tmp_path) as there:
+        party, line = await there.begun()
         await line.finish()
         assert await there.error(party) is None and "end" in there.events
 
-    play(tmp_path, scene)
-
 
 @pytest.mark.parametrize("sent", ["before it answers", "while it waits for its gradient"])
-def test_a_farewell_in_a_round_ends_the_party(tmp_path: Path, sent: str) -> None:
+async def test_a_farewell_in_a_round_ends_the_party(tmp_path: Path, sent: str) -> None:
     """The connection stays open: nothing else would ever wake the party."""
 
-    async def scene(there: FalseServer) -> None:
-        party, line = await there.joined()
-        line.begin()
+    with scripted(tmp_path) as there:
+        party, line = await there.begun()
         await line.round(1)
         line.send(Open(2))
         if sent != "before it answers":
@@ -56,13 +52,10 @@ def test_a_farewell_in_a_round_ends_the_party(tmp_path: Path, sent: str) -> None
         error = await there.error(party)
         assert isinstance(error, PartyLost) and "it ended the run early" in str(error)
 
-    play(tmp_path, scene)
 
-
-def test_a_close_before_the_last_round_is_not_taken_for_the_end(tmp_path: Path) -> None:
-    async def scene(there: FalseServer) -> None:
-        party, line = await there.joined()
-        line.begin()
+async def test_a_close_before_the_last_round_is_not_taken_for_the_end(tmp_path: Path) -> None:
+    with scripted(tmp_path) as there:
+        party, line = await there.begun()
         await line.round(1)
         line.send(Close(), Farewell())
         error = await there.error(party)
@@ -70,37 +63,29 @@ def test_a_close_before_the_last_round_is_not_taken_for_the_end(tmp_path: Path) 
         assert str(error) == "server sent Close: expected after round 4, as agreed, got it after round 1"
         assert "end" not in there.events
 
-    play(tmp_path, scene)
-
 
 @pytest.mark.parametrize(("stop", "rounds"), [("{drop: 0.1}", 1), ("{patience: 1}", 2)])
-def test_a_run_that_may_stop_early_may_close_early(tmp_path: Path, stop: str, rounds: int) -> None:
-    async def scene(there: FalseServer) -> None:
-        party, line = await there.joined()
-        line.begin()
+async def test_a_run_that_may_stop_early_may_close_early(tmp_path: Path, stop: str, rounds: int) -> None:
+    with scripted(tmp_path, f"federation.stop={stop}", "federation.evaluate.every=1") as there:
+        party, line = await there.begun()
         for number in range(1, rounds + 1):
             await line.round(number)
         line.send(Close(), Farewell())
         assert await there.error(party) is None
 
-    play(tmp_path, scene, f"federation.stop={stop}", "federation.evaluate.every=1")
 
-
-def test_a_run_does_not_close_before_its_patience_can_have_ended(tmp_path: Path) -> None:
-    async def scene(there: FalseServer) -> None:
-        party, line = await there.joined()
-        line.begin()
+async def test_a_run_does_not_close_before_its_patience_can_have_ended(tmp_path: Path) -> None:
+    with scripted(tmp_path, "federation.stop={patience: 1}", "federation.evaluate.every=1") as there:
+        party, line = await there.begun()
         await line.round(1)
         line.send(Close(), Farewell())
         error = await there.error(party)
         assert str(error) == "server sent Close: expected after round 2, as agreed, got it after round 1"
 
-    play(tmp_path, scene, "federation.stop={patience: 1}", "federation.evaluate.every=1")
-
 
 @pytest.mark.parametrize("rounds", [0, 2], ids=["at once", "after a rewind"])
-def test_a_farewell_in_the_place_of_begin_is_not_taken_for_the_end(tmp_path: Path, rounds: int) -> None:
-    async def scene(there: FalseServer) -> None:
+async def test_a_farewell_in_the_place_of_begin_is_not_taken_for_the_end(tmp_path: Path, rounds: int) -> None:
+    with scripted(tmp_path) as there:
         party, line = await there.joined()
         if rounds:
             line.begin()
@@ -114,16 +99,13 @@ def test_a_farewell_in_the_place_of_begin_is_not_taken_for_the_end(tmp_path: Pat
         assert isinstance(error, PartyLost) and "it ended the run early" in str(error)
         assert "end" not in there.events
 
-    play(tmp_path, scene)
-
 
 @pytest.mark.parametrize("absence", ["rollback", "wait"])
-def test_a_party_that_comes_too_late_parts_normally(tmp_path: Path, absence: str) -> None:
+async def test_a_party_that_comes_too_late_parts_normally(tmp_path: Path, absence: str) -> None:
     """After the last checkpoint; or in the middle, where the others may wait in vain."""
 
-    async def scene(there: FalseServer) -> None:
-        party, line = await there.joined()
-        line.begin()
+    with scripted(tmp_path, f"federation.absence={absence}") as there:
+        party, line = await there.begun()
         last = 4 if absence == "rollback" else 2
         for number in range(1, last + 1):
             await line.round(number)
@@ -134,14 +116,11 @@ def test_a_party_that_comes_too_late_parts_normally(tmp_path: Path, absence: str
         again.send(Farewell())
         assert await there.error(party) is None
 
-    play(tmp_path, scene, f"federation.absence={absence}")
-
 
 @pytest.mark.parametrize("then", ["cut", "cut after the Hello"])
-def test_a_connection_that_is_lost_after_a_rewind_is_dialled_again(tmp_path: Path, then: str) -> None:
-    async def scene(there: FalseServer) -> None:
-        party, line = await there.joined()
-        line.begin()
+async def test_a_connection_that_is_lost_after_a_rewind_is_dialled_again(tmp_path: Path, then: str) -> None:
+    with scripted(tmp_path) as there:
+        party, line = await there.begun()
         await line.round(1)
         line.send(Rewind("again"))
         if then == "cut":
@@ -156,28 +135,23 @@ def test_a_connection_that_is_lost_after_a_rewind_is_dialled_again(tmp_path: Pat
         await again.finish()
         assert await there.error(party) is None
 
-    play(tmp_path, scene)
 
-
-def test_a_server_that_does_not_come_back_after_a_rewind_ends_the_party(tmp_path: Path) -> None:
-    async def scene(there: FalseServer) -> None:
-        party, line = await there.joined()
-        line.begin()
+async def test_a_server_that_does_not_come_back_after_a_rewind_ends_the_party(tmp_path: Path) -> None:
+    with scripted(tmp_path) as there:
+        party, line = await there.begun()
         await line.round(1)
         there.there.up = False
         line.send(Rewind("again"))
         line.cut()
         assert isinstance(await there.error(party), EnvironmentFault)
 
-    play(tmp_path, scene)
-
 
 WELCOMES = {"before Begin": 0, "in a round": 1, "after a rewind": 2}
 
 
 @pytest.mark.parametrize("when", WELCOMES)
-def test_a_second_welcome_is_refused_by_name(tmp_path: Path, when: str) -> None:
-    async def scene(there: FalseServer) -> None:
+async def test_a_second_welcome_is_refused_by_name(tmp_path: Path, when: str) -> None:
+    with scripted(tmp_path) as there:
         party, line = await there.joined()
         if WELCOMES[when]:
             line.begin()
@@ -191,8 +165,6 @@ def test_a_second_welcome_is_refused_by_name(tmp_path: Path, when: str) -> None:
         assert str(error).endswith("got it out of turn")
         assert [failure.reason for failure in line.said(Failure)] == [error.shared]
 
-    play(tmp_path, scene)
-
 
 WRONG: dict[str, Parcel] = {
     "Hello": Hello("party1", "test", "1"),
@@ -205,8 +177,8 @@ WRONG: dict[str, Parcel] = {
 
 @pytest.mark.parametrize("when", ["before Begin", "in a round"])
 @pytest.mark.parametrize("kind", WRONG)
-def test_a_partys_message_from_the_server_is_refused_by_name(tmp_path: Path, kind: str, when: str) -> None:
-    async def scene(there: FalseServer) -> None:
+async def test_a_partys_message_from_the_server_is_refused_by_name(tmp_path: Path, kind: str, when: str) -> None:
+    with scripted(tmp_path) as there:
         party, line = await there.joined()
         if when == "in a round":
             line.begin()
@@ -216,8 +188,6 @@ def test_a_partys_message_from_the_server_is_refused_by_name(tmp_path: Path, kin
         assert isinstance(error, ContractError) and f"server sent {kind}: expected" in str(error)
         assert error.got in ("a message that parties send", "a message of parties", "it out of turn")
         assert line.said(Failure)[-1].reason == error.shared
-
-    play(tmp_path, scene)
 
 
 @pytest.mark.parametrize(
@@ -230,21 +200,17 @@ def test_a_partys_message_from_the_server_is_refused_by_name(tmp_path: Path, kin
     ],
     ids=["repeated", "going back", "none", "beyond the end"],
 )
-def test_a_round_is_opened_once_and_in_order(tmp_path: Path, numbers: tuple[int, ...], text: str) -> None:
-    async def scene(there: FalseServer) -> None:
-        party, line = await there.joined()
-        line.begin()
+async def test_a_round_is_opened_once_and_in_order(tmp_path: Path, numbers: tuple[int, ...], text: str) -> None:
+    with scripted(tmp_path) as there:
+        party, line = await there.begun()
         line.send(*map(Open, numbers))
         assert str(await there.error(party)) == text
 
-    play(tmp_path, scene)
-
 
 @pytest.mark.parametrize("parcel", [Open(5), Close(), Begin(9, run="run1"), Statement("party2", b"{}")], ids=str)
-def test_after_the_close_only_statements_come(tmp_path: Path, parcel: Parcel) -> None:
-    async def scene(there: FalseServer) -> None:
-        party, line = await there.joined()
-        line.begin()
+async def test_after_the_close_only_statements_come(tmp_path: Path, parcel: Parcel) -> None:
+    with scripted(tmp_path) as there:
+        party, line = await there.begun()
         for number in range(1, 5):
             await line.round(number)
         await line.checkpoint(4)
@@ -253,5 +219,3 @@ def test_after_the_close_only_statements_come(tmp_path: Path, parcel: Parcel) ->
         error = await there.error(party)
         assert error is None if isinstance(parcel, Statement) else isinstance(error, ContractError)
         assert there.files() == before
-
-    play(tmp_path, scene)

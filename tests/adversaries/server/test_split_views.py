@@ -33,6 +33,8 @@ from tests.support.altered_lines import replace_each
 from tests.support.federation import config, federate
 from tests.support.lying_server import Liar, lying
 
+pytestmark = pytest.mark.real_time
+
 ROUNDS = ("federation.rounds=12", "federation.epochs=0", "federation.transcript.every=3")
 PROTOCOLS: Mapping[str, Mapping[str, Any]] = {
     "clear": {"name": "vimadmm"},
@@ -256,10 +258,6 @@ def test_receipts_that_are_made_up_are_found() -> None:
 # Real parties, over gRPC.
 
 
-def play(scene: Any) -> None:
-    asyncio.run(asyncio.wait_for(scene, 90))
-
-
 async def begin_again(there: Liar, round_of: Callable[[str], int]) -> None:
     """Goes back after two checkpoints, and tells every party a round of its own to go on from."""
     await two_checkpoints(there)
@@ -271,7 +269,7 @@ async def begin_again(there: Liar, round_of: Callable[[str], int]) -> None:
     there.hub.begin([2], 2, there._between)
 
 
-def test_a_disk_that_refuses_a_round_ends_the_party_and_is_told(
+async def test_a_disk_that_refuses_a_round_ends_the_party_and_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server is not gone: the party neither waits for it nor dials again."""
@@ -279,44 +277,33 @@ def test_a_disk_that_refuses_a_round_ends_the_party_and_is_told(
     def refuse(_pin: Pin, _round: int) -> None:
         raise EnvironmentFault("the disk is full")
 
-    async def scene() -> None:
-        async with lying(agreed(), tmp_path) as there:
-            there.start()
-            cohort = await there.begin("run1")
-            await there.summing("run1")  # all parties attend
-            monkeypatch.setattr(Pin, "enter", refuse)
-            await anext(cohort.rounds(2))
-            errors = await there.errors()
-            assert {str(error) for error in errors.values()} == {"the disk is full"}
-
-    play(scene())
+    async with lying(agreed(), tmp_path) as there:
+        there.start()
+        cohort = await there.begin("run1")
+        await there.summing("run1")  # all parties attend
+        monkeypatch.setattr(Pin, "enter", refuse)
+        await anext(cohort.rounds(2))
+        errors = await there.errors()
+        assert {str(error) for error in errors.values()} == {"the disk is full"}
 
 
-def test_a_party_that_begins_from_another_checkpoint_is_named_by_the_others(tmp_path: Path) -> None:
+async def test_a_party_that_begins_from_another_checkpoint_is_named_by_the_others(tmp_path: Path) -> None:
     """All of them hold both checkpoints: each refuses to agree on keys with one that goes on from the other."""
 
-    async def scene() -> None:
-        async with lying(agreed(), tmp_path) as there:
-            await begin_again(there, lambda party: 1 if party == "party4" else 2)
-            summing = asyncio.ensure_future(there.summing("run1"))
-            errors = await there.errors()
-            summing.cancel()
-            said = {name: str(error) for name, error in errors.items()}
-            assert any("party4 was told round 1, we were told round 2" in text for text in said.values()), said
-            finding = [e for e in read_lines(there.home("party1") / "events.jsonl") if e["kind"] == "finding"]
-            assert finding and (finding[0]["part"], finding[0]["ours"], finding[0]["theirs"]) == ("round", "2", "1")
-
-    play(scene())
+    async with lying(agreed(), tmp_path) as there:
+        await begin_again(there, lambda party: 1 if party == "party4" else 2)
+        summing = asyncio.ensure_future(there.summing("run1"))
+        errors = await there.errors()
+        summing.cancel()
+        said = {name: str(error) for name, error in errors.items()}
+        assert any("party4 was told round 1, we were told round 2" in text for text in said.values()), said
+        finding = [e for e in read_lines(there.home("party1") / "events.jsonl") if e["kind"] == "finding"]
+        assert finding and (finding[0]["part"], finding[0]["ours"], finding[0]["theirs"]) == ("round", "2", "1")
 
 
-def test_a_party_refuses_a_round_of_which_it_has_no_checkpoint(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with lying(agreed(), tmp_path) as there:
-            await begin_again(there, lambda _party: 3)
-            for error in (await there.errors()).values():
-                assert isinstance(error, ContractError)
-                assert "Begin.round: expected that of a checkpoint which" in str(error) and "(2, 1), got 3" in str(
-                    error
-                )
-
-    play(scene())
+async def test_a_party_refuses_a_round_of_which_it_has_no_checkpoint(tmp_path: Path) -> None:
+    async with lying(agreed(), tmp_path) as there:
+        await begin_again(there, lambda _party: 3)
+        for error in (await there.errors()).values():
+            assert isinstance(error, ContractError)
+            assert "Begin.round: expected that of a checkpoint which" in str(error) and "(2, 1), got 3" in str(error)

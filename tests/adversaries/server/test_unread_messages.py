@@ -14,7 +14,7 @@ from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.capacity import AHEAD
 from colonnade.common.errors import ContractError, PartyAway
 from colonnade.common.protocols.split import CONTRACT, Embedding, Evaluation, Gradient
-from tests.common.conversation.transports import Transport, Wired, both
+from tests.common.conversation.transports import Transport, both
 
 pytestmark = pytest.mark.slow
 
@@ -27,17 +27,13 @@ def embedding(round: int) -> Embedding:
     return Embedding(round, torch.full((512, 512), float(round)))
 
 
-def converse(transport: Transport, body) -> None:
-    async def main() -> None:
-        async with transport.join(["ada"], CONTRACT.kinds, CONTRACT.kinds, LIMITS, LIMITS) as wired:
-            await body(wired)
-
-    transport.run(main())
+def conversation(transport: Transport):
+    return transport.join(["ada"], CONTRACT.kinds, CONTRACT.kinds, LIMITS, LIMITS)
 
 
 @both
-def test_a_message_of_a_round_far_ahead_breaks_the_contract(transport: Transport) -> None:
-    async def body(wired: Wired) -> None:
+async def test_a_message_of_a_round_far_ahead_breaks_the_contract(transport: Transport) -> None:
+    async with conversation(transport) as wired:
         wired.clients["ada"].open(5)
         for _ in range(30):
             await wired.servers["ada"].send(Embedding(2**31, torch.ones(1, 1)))
@@ -45,12 +41,10 @@ def test_a_message_of_a_round_far_ahead_breaks_the_contract(transport: Transport
             await wired.clients.collect(Embedding, 5, Quorum(limit=5))
         assert wired.mailbox.held("ada") == 0
 
-    converse(transport, body)
-
 
 @both
-def test_a_party_that_sends_ahead_waits_until_the_server_reads(transport: Transport) -> None:
-    async def body(wired: Wired) -> None:
+async def test_a_party_that_sends_ahead_waits_until_the_server_reads(transport: Transport) -> None:
+    async with conversation(transport) as wired:
         server, party = wired.clients["ada"], wired.servers["ada"]
         server.open(MANY)
         sent = 0
@@ -74,12 +68,10 @@ def test_a_party_that_sends_ahead_waits_until_the_server_reads(transport: Transp
             assert got is not None and got.h[0, 0] == round
         await sending
 
-    converse(transport, body)
-
 
 @both
-def test_a_party_that_does_not_read_is_sent_only_the_newest_round(transport: Transport) -> None:
-    async def body(wired: Wired) -> None:
+async def test_a_party_that_does_not_read_is_sent_only_the_newest_round(transport: Transport) -> None:
+    async with conversation(transport) as wired:
         server, party = wired.clients["ada"], wired.servers["ada"]
         for round in range(1, MANY + 1):
             server.open(round)
@@ -92,12 +84,10 @@ def test_a_party_that_does_not_read_is_sent_only_the_newest_round(transport: Tra
         assert got is not None and got.dh[0, 0] == MANY
         assert sum(party.mailbox.late.values()) < MANY / 2
 
-    converse(transport, body)
-
 
 @both
-def test_a_party_that_does_not_read_messages_of_one_round_is_dropped(transport: Transport) -> None:
-    async def body(wired: Wired) -> None:
+async def test_a_party_that_does_not_read_messages_of_one_round_is_dropped(transport: Transport) -> None:
+    async with conversation(transport) as wired:
         server = wired.clients["ada"]
         server.open(1)
         with pytest.raises(PartyAway, match=r"ada was lost: it does not read: \d+ bytes wait for it"):
@@ -105,14 +95,12 @@ def test_a_party_that_does_not_read_messages_of_one_round_is_dropped(transport: 
                 await server.send(Gradient(1, torch.ones(512, 512)))
                 await asyncio.sleep(0.005)
 
-    converse(transport, body)
-
 
 @both
-def test_unread_messages_do_not_block_awaited_ones(transport: Transport) -> None:
+async def test_unread_messages_do_not_block_awaited_ones(transport: Transport) -> None:
     """A straggler's messages of rounds that have passed fill its share; the awaited one comes after them."""
 
-    async def body(wired: Wired) -> None:
+    async with conversation(transport) as wired:
         server, party = wired.clients["ada"], wired.servers["ada"]
         server.open(20)
 
@@ -125,5 +113,3 @@ def test_unread_messages_do_not_block_awaited_ones(transport: Transport) -> None
         responses = await wired.clients.collect(Embedding, 20, Quorum(limit=20))
         assert list(responses) == ["ada"]
         await sending
-
-    converse(transport, body)

@@ -14,7 +14,7 @@ from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import IdentityError
-from tests.server.stage import Stage, federation, hello, play, stage
+from tests.server.stage import Stage, federation, hello, stage
 
 
 async def begun(folder: Path) -> tuple[Stage, Path]:
@@ -29,37 +29,31 @@ async def begun(folder: Path) -> tuple[Stage, Path]:
     return there, listed
 
 
-def test_rounds_stop_until_the_list_is_read_again(tmp_path: Path) -> None:
-    async def scene() -> None:
-        there, listed = await begun(tmp_path)
-        watch = asyncio.create_task(there.hub.watch_revocations())
-        words = listed.read_bytes()
-        listed.unlink()
-        await asyncio.sleep(2.5)
-        assert [str(listed) in event["reason"] for event in there.logged("revocations")] == [True]
-        await asyncio.wait_for(there.hub.gate(), 0.1)  # it may be on its way to another place
-        await asyncio.sleep(20)
-        waiting = asyncio.create_task(there.hub.gate())
-        await asyncio.sleep(5)
-        assert not waiting.done()
-        assert there.logged("revocations")[-1] == {"reason": "no round is opened until the list is read again"}
-        listed.write_bytes(words)
-        await asyncio.wait_for(waiting, 5)
-        watch.cancel()
-
-    play(scene())
+async def test_rounds_stop_until_the_list_is_read_again(tmp_path: Path) -> None:
+    there, listed = await begun(tmp_path)
+    watch = asyncio.create_task(there.hub.watch_revocations())
+    words = listed.read_bytes()
+    listed.unlink()
+    await asyncio.sleep(2.5)
+    assert [str(listed) in event["reason"] for event in there.logged("revocations")] == [True]
+    await asyncio.wait_for(there.hub.gate(), 0.1)  # it may be on its way to another place
+    await asyncio.sleep(20)
+    waiting = asyncio.create_task(there.hub.gate())
+    await asyncio.sleep(5)
+    assert not waiting.done()
+    assert there.logged("revocations")[-1] == {"reason": "no round is opened until the list is read again"}
+    listed.write_bytes(words)
+    await asyncio.wait_for(waiting, 5)
+    watch.cancel()
 
 
-def test_a_list_that_does_not_come_back_ends_the_run(tmp_path: Path) -> None:
-    async def scene() -> None:
-        there, listed = await begun(tmp_path)
-        watch = asyncio.create_task(there.hub.watch_revocations())
-        listed.write_text("{")
-        with pytest.raises(IdentityError, match="could not be read for") as ended:
-            while True:
-                await asyncio.sleep(1)
-                await there.hub.gate()
-        assert "--resume" in ended.value.hint
-        watch.cancel()
-
-    play(scene())
+async def test_a_list_that_does_not_come_back_ends_the_run(tmp_path: Path) -> None:
+    there, listed = await begun(tmp_path)
+    watch = asyncio.create_task(there.hub.watch_revocations())
+    listed.write_text("{")
+    with pytest.raises(IdentityError, match="could not be read for") as ended:
+        while True:
+            await asyncio.sleep(1)
+            await there.hub.gate()
+    assert "--resume" in ended.value.hint
+    watch.cancel()

@@ -19,7 +19,7 @@ from colonnade.common.conversation.control import Open
 from colonnade.common.conversation.membership import Failure, Hello, Rewind
 from colonnade.common.errors import BudgetSpent
 from colonnade.common.protocols.split import Embedding, Gradient
-from tests.support.false_server import FalseServer, play
+from tests.support.false_server import scripted
 from tests.support.in_memory import ROUNDS, ROWS, WIDTH
 
 CLIP = 1.0
@@ -33,14 +33,11 @@ def driven(towards: float) -> Gradient:
     return Gradient(0, torch.full((ROWS, WIDTH), -math.copysign(0.05, towards)))
 
 
-def rounds(folder: Path, towards: float, *sets: str) -> tuple[list[Tensor], list[str]]:
+async def rounds(folder: Path, towards: float, *sets: str) -> tuple[list[Tensor], list[str]]:
     """The embeddings of a party that is driven so, and the kinds of its events."""
     sent: list[Tensor] = []
-    kinds: list[str] = []
-
-    async def scene(server: FalseServer) -> None:
-        party, line = await server.joined()
-        line.begin()
+    with scripted(folder, FAST, *sets) as server:
+        party, line = await server.begun()
         for number in range(1, ROUNDS + 1):
             line.send(Open(number))
             sent.append((await line.hear(Embedding)).h)
@@ -48,34 +45,31 @@ def rounds(folder: Path, towards: float, *sets: str) -> tuple[list[Tensor], list
         await line.checkpoint(ROUNDS)
         party.cancel()
         await asyncio.wait({party})
-        kinds.extend(server.events)
-
-    play(folder, scene, FAST, *sets)
-    return sent, kinds
+        return sent, server.events
 
 
-def test_a_party_obeys_and_notices_nothing(tmp_path: Path) -> None:
-    up, kinds = rounds(tmp_path / "up", 1.0)
-    down, _ = rounds(tmp_path / "down", -1.0)
+async def test_a_party_obeys_and_notices_nothing(tmp_path: Path) -> None:
+    up, kinds = await rounds(tmp_path / "up", 1.0)
+    down, _ = await rounds(tmp_path / "down", -1.0)
     assert torch.equal(up[0], down[0]) and up[-1].mean() > down[-1].mean() + 0.1
     assert not {"warning", "finding", "failed"} & set(kinds)
 
 
-def test_with_noise_every_release_is_clipped_and_paid_for_whatever_comes_back(tmp_path: Path) -> None:
+async def test_with_noise_every_release_is_clipped_and_paid_for_whatever_comes_back(tmp_path: Path) -> None:
     """The norm of what leaves is bounded; at this noise the rest is a hundredth of the clip an entry."""
     for number, towards in enumerate((100.0, -100.0)):
-        sent, _ = rounds(tmp_path / str(number), towards, NOISE)
+        sent, _ = await rounds(tmp_path / str(number), towards, NOISE)
         most = CLIP + 6 * 0.01 * math.sqrt(ROWS * WIDTH)
         assert all(float(torch.linalg.vector_norm(h)) <= most for h in sent)
-    unbounded, _ = rounds(tmp_path / "clear", 100.0)
+    unbounded, _ = await rounds(tmp_path / "clear", 100.0)
     assert max(float(torch.linalg.vector_norm(h)) for h in unbounded) > CLIP + 1
 
 
 @pytest.mark.parametrize("lowered", [False, True], ids=["rewinds", "with lower rates"])
-def test_rewinds_that_a_server_invents_are_paid_from_the_same_budget(tmp_path: Path, *, lowered: bool) -> None:
+async def test_rewinds_that_a_server_invents_are_paid_from_the_same_budget(tmp_path: Path, *, lowered: bool) -> None:
     """Each repeats a round at the same parameters with new noise: averages would wear it off, but for the budget."""
 
-    async def scene(server: FalseServer) -> None:
+    with scripted(tmp_path, "federation.batch=256", BUDGET) as server:
         party, line = await server.joined()
         for number in range(50):
             line.begin(backed_off=number if lowered else 0)
@@ -89,5 +83,3 @@ def test_rewinds_that_a_server_invents_are_paid_from_the_same_budget(tmp_path: P
         assert isinstance(error, BudgetSpent) and "the privacy budget is spent" in str(error)
         releases = len(line.said(Embedding))
         assert 4 < releases < 12, releases  # the run itself needs seven
-
-    play(tmp_path, scene, "federation.batch=256", BUDGET)

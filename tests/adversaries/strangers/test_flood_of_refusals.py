@@ -21,7 +21,7 @@ from colonnade.common.run.rate_limit import CAPS, Digest
 from colonnade.reports.console.progress import PartyProgress, Progress
 from colonnade.reports.console.screen import Screen
 from colonnade.server.member.metrics import ServerMetrics
-from tests.server.stage import FakeConnection, hello, play, stage
+from tests.server.stage import FakeConnection, hello, stage
 
 LINE = 10_000
 """Bytes that a line may have at most, whatever strangers write."""
@@ -158,29 +158,23 @@ def test_the_metric_counts_every_refusal_at_once() -> None:
     assert metrics.refused == 3000
 
 
-def test_a_refusal_at_hello_is_short_for_any_hello() -> None:
-    async def scene() -> None:
-        there = stage()
-        for first in (Hello("zoe" * 99, "test", "0"), RefusedError("x" * 9999)):
-            await there.come(first)
-        said = Hello("ada", "f" * 9999, "v" * 9999, config={f"key{n}" * 99: "x" for n in range(999)})
-        await there.come(said)
-        differing = Hello("ada", "test", hello().version, config=dict.fromkeys(map(str, range(9999)), ""))
-        await there.come(differing)
-        assert all(len(event["reason"]) <= 500 and len(event["party"]) <= 80 for event in there.logged("refused"))
-        assert re.search(r"1007 and 100\d\d more", there.logged("refused")[-1]["reason"])
-
-    play(scene())
+async def test_a_refusal_at_hello_is_short_for_any_hello() -> None:
+    there = stage()
+    for first in (Hello("zoe" * 99, "test", "0"), RefusedError("x" * 9999)):
+        await there.come(first)
+    said = Hello("ada", "f" * 9999, "v" * 9999, config={f"key{n}" * 99: "x" for n in range(999)})
+    await there.come(said)
+    differing = Hello("ada", "test", hello().version, config=dict.fromkeys(map(str, range(9999)), ""))
+    await there.come(differing)
+    assert all(len(event["reason"]) <= 500 and len(event["party"]) <= 80 for event in there.logged("refused"))
+    assert re.search(r"1007 and 100\d\d more", there.logged("refused")[-1]["reason"])
 
 
-def test_a_refused_stream_is_logged_with_its_address() -> None:
-    async def scene() -> None:
-        there = stage()
-        connection = FakeConnection()
-        connection.address = "ipv4:203.0.113.7:40000"
-        greeting = asyncio.create_task(there.hub.greet(connection, None))  # type: ignore[arg-type]
-        connection.first.set_result(Hello("zoe", "test", "0"))
-        await greeting
-        assert there.logged("refused")[0]["address"] == "ipv4:203.0.113.7:40000"
-
-    play(scene())
+async def test_a_refused_stream_is_logged_with_its_address() -> None:
+    there = stage()
+    connection = FakeConnection()
+    connection.address = "ipv4:203.0.113.7:40000"
+    greeting = asyncio.create_task(there.hub.greet(connection, None))  # type: ignore[arg-type]
+    connection.first.set_result(Hello("zoe", "test", "0"))
+    await greeting
+    assert there.logged("refused")[0]["address"] == "ipv4:203.0.113.7:40000"

@@ -28,6 +28,8 @@ from colonnade.server.member.admission import Admission, DataShape
 from colonnade.server.member.hub import Hub
 from colonnade.server.member.listen import Listener, ServerTls
 
+pytestmark = pytest.mark.real_time
+
 CODEC = Codec(CONTRACT.kinds)
 LARGEST = 1 << 20
 OPTIONS = [("grpc.ssl_target_name_override", dns_name("server")), ("grpc.use_local_subchannel_pool", 1)]
@@ -95,19 +97,16 @@ class _Noting:
 
 
 @pytest.mark.parametrize("party", ["eve", "ada"], ids=["of no party", "revoked"])
-def test_nothing_is_read_of_a_certificate_that_may_not_come_in(place: Place, party: str) -> None:
+async def test_nothing_is_read_of_a_certificate_that_may_not_come_in(place: Place, party: str) -> None:
     place.revoked.revoke(load_identity(place.keys / "ada").chain_pem, "left")
 
-    async def body() -> None:
-        async with place.channel(party) as channel:
-            call = channel.stream_stream(METHOD)()
-            await call.write(pack(Hello(party, "test", "1"), 0, CODEC))
-            answer = await call.read()
-            assert b"is revoked: left" in answer if party == "ada" else b"no party 'eve' is in the roster" in answer
-            assert await call.code() is grpc.StatusCode.OK
-        assert place.read == [] and place.refused() == [party]
-
-    asyncio.run(asyncio.wait_for(body(), 60))
+    async with place.channel(party) as channel:
+        call = channel.stream_stream(METHOD)()
+        await call.write(pack(Hello(party, "test", "1"), 0, CODEC))
+        answer = await call.read()
+        assert b"is revoked: left" in answer if party == "ada" else b"no party 'eve' is in the roster" in answer
+        assert await call.code() is grpc.StatusCode.OK
+    assert place.read == [] and place.refused() == [party]
 
 
 @pytest.mark.parametrize(
@@ -119,32 +118,26 @@ def test_nothing_is_read_of_a_certificate_that_may_not_come_in(place: Place, par
     ],
     ids=["many", "large", "another"],
 )
-def test_a_party_sends_one_hello_and_is_read_no_further(place: Place, frame: bytes, said: bytes) -> None:
-    async def body() -> None:
-        async with place.channel("ada") as channel:
-            call = channel.stream_stream(METHOD)()
-            answer = asyncio.create_task(call.read())
-            with suppress(grpc.RpcError, asyncio.InvalidStateError):  # the server has ended the stream by then
-                for _ in range(10):
-                    await call.write(frame)
-            assert said in await answer
-        assert place.read == [frame]
-
-    asyncio.run(asyncio.wait_for(body(), 60))
+async def test_a_party_sends_one_hello_and_is_read_no_further(place: Place, frame: bytes, said: bytes) -> None:
+    async with place.channel("ada") as channel:
+        call = channel.stream_stream(METHOD)()
+        answer = asyncio.create_task(call.read())
+        with suppress(grpc.RpcError, asyncio.InvalidStateError):  # the server has ended the stream by then
+            for _ in range(10):
+                await call.write(frame)
+        assert said in await answer
+    assert place.read == [frame]
 
 
-def test_a_connection_has_one_stream_at_a_time(place: Place) -> None:
-    async def body() -> None:
-        async with place.channel("ada") as channel:
-            first = channel.stream_stream(METHOD)()
-            await first.wait_for_connection()
-            second = channel.stream_stream(METHOD)()  # made later: of two that begin together either may be the first
-            hello = pack(Hello("ada", "another", "1"), 0, CODEC)
-            waiting = asyncio.create_task(second.write(hello))
-            done, _ = await asyncio.wait({waiting}, timeout=0.5)
-            assert not done and place.read == []
-            first.cancel()
-            await waiting
-            assert b"is of federation 'another'" in await second.read()
-
-    asyncio.run(asyncio.wait_for(body(), 60))
+async def test_a_connection_has_one_stream_at_a_time(place: Place) -> None:
+    async with place.channel("ada") as channel:
+        first = channel.stream_stream(METHOD)()
+        await first.wait_for_connection()
+        second = channel.stream_stream(METHOD)()  # made later: of two that begin together either may be the first
+        hello = pack(Hello("ada", "another", "1"), 0, CODEC)
+        waiting = asyncio.create_task(second.write(hello))
+        done, _ = await asyncio.wait({waiting}, timeout=0.5)
+        assert not done and place.read == []
+        first.cancel()
+        await waiting
+        assert b"is of federation 'another'" in await second.read()

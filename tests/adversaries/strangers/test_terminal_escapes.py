@@ -5,7 +5,6 @@ Bounds: messages (server, party).
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 from pathlib import Path
@@ -24,7 +23,7 @@ from colonnade.common.wire.fields import WireError
 from colonnade.common.wire.frame import pack, unpack
 from colonnade.reports.console.progress import PartyProgress, Progress
 from colonnade.reports.console.screen import Screen
-from tests.server.stage import hello, play, stage
+from tests.server.stage import hello, stage
 
 CODEC = Codec(CONTRACT.kinds)
 EVIL = "\x1b]0;owned\x07\x1b[2J\r\nall 4 parties have joined \x7f\x9b31m\u202egnp.\u2066\u2028\u200b\ud83d"[:-1]
@@ -67,18 +66,15 @@ def test_texts_are_escaped_and_cut_as_they_come_off_the_wire(parcel: Notice) -> 
         crossed(Refusal("x" * 10**6))
 
 
-def test_a_refusal_is_kept_and_printed_without_them(tmp_path: Path) -> None:
-    async def scene() -> None:
-        there = stage()
-        await there.come(crossed(Hello(EVIL, "test", "0", config={EVIL: ""})))  # type: ignore[arg-type]
-        await there.come(crossed(Hello("ada", EVIL, EVIL, config={EVIL: ""})))  # type: ignore[arg-type]
-        ada = await there.come(hello("ada"))
-        ada.arrive(crossed(Failure("", EVIL, EVIL)))
-        for event in there.events:
-            assert all(str(value).isprintable() for value in event.values())
-        assert len(there.logged("refused")) == 2 and len(there.logged("failed")) == 1
-
-    play(scene())
+async def test_a_refusal_is_kept_and_printed_without_them(tmp_path: Path) -> None:
+    there = stage()
+    await there.come(crossed(Hello(EVIL, "test", "0", config={EVIL: ""})))  # type: ignore[arg-type]
+    await there.come(crossed(Hello("ada", EVIL, EVIL, config={EVIL: ""})))  # type: ignore[arg-type]
+    ada = await there.come(hello("ada"))
+    ada.arrive(crossed(Failure("", EVIL, EVIL)))
+    for event in there.events:
+        assert all(str(value).isprintable() for value in event.values())
+    assert len(there.logged("refused")) == 2 and len(there.logged("failed")) == 1
 
 
 def test_an_error_quotes_foreign_text_escaped() -> None:
@@ -119,12 +115,10 @@ def test_progress_lines_print_none() -> None:
     )
 
 
-def test_a_party_stores_a_lying_servers_text_without_them() -> None:
-    async def scene() -> None:
-        membership = Membership(CODEC, 1 << 20, Telemetry(None))
-        membership._inbox.put(crossed(Refusal(EVIL, EVIL)))
-        with pytest.raises(RefusedError) as refused:
-            await membership.begin()
-        assert str(refused.value).isprintable() and refused.value.hint.isprintable()
-
-    asyncio.run(scene())
+@pytest.mark.real_time
+async def test_a_party_stores_a_lying_servers_text_without_them() -> None:
+    membership = Membership(CODEC, 1 << 20, Telemetry(None))
+    membership._inbox.put(crossed(Refusal(EVIL, EVIL)))
+    with pytest.raises(RefusedError) as refused:
+        await membership.begin()
+    assert str(refused.value).isprintable() and refused.value.hint.isprintable()

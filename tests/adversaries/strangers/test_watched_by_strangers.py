@@ -22,6 +22,8 @@ from colonnade.common.observability.health import Health
 from colonnade.reports.dashboard.site import Current, Site
 from tests.cli.read.reports import leave
 
+pytestmark = pytest.mark.real_time
+
 MANY = 40
 
 
@@ -71,18 +73,15 @@ def test_incomplete_requests_do_not_block_the_metrics(words: bytes, monkeypatch:
         assert status(f"http://{shown.address}/metrics", "localhost") == 200
 
 
-def test_nor_the_dashboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nor_the_dashboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "affordable", lambda _most: MANY // 2)
 
-    async def play() -> None:
-        site = Site(Current(leave(tmp_path / "run")), "127.0.0.1:0")
-        where = await site.start()
-        with held(int(where.rpartition(":")[2]), b"GET / HT"):
-            assert await asyncio.to_thread(status, f"http://{where}/", "localhost") == 200
-            assert await asyncio.to_thread(status, f"http://{where}/", "evil.example") == 403
-        await site.stop()
-
-    asyncio.run(play())
+    site = Site(Current(leave(tmp_path / "run")), "127.0.0.1:0")
+    where = await site.start()
+    with held(int(where.rpartition(":")[2]), b"GET / HT"):
+        assert await asyncio.to_thread(status, f"http://{where}/", "localhost") == 200
+        assert await asyncio.to_thread(status, f"http://{where}/", "evil.example") == 403
+    await site.stop()
 
 
 @pytest.mark.parametrize("words", [b"", b"PRI * HT"])

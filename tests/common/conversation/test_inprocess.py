@@ -77,30 +77,24 @@ def test_an_error_of_a_protocol_side_is_raised() -> None:
         run_virtual(main())
 
 
-def test_items_of_one_sender_arrive_in_order_although_all_at_once() -> None:
-    async def main() -> None:
-        clients, links = connect(["ada"], CONTRACT.kinds, LIMITS)
-        clients["ada"].open(200)
-        for n in range(1, 201):
-            await links["ada"].send(embedding(n))
-        for n in range(1, 201):
-            got = await clients["ada"].recv(Embedding, n)
-            assert got is not None and got.round == n
-
-    run_virtual(main())
+async def test_items_of_one_sender_arrive_in_order_although_all_at_once() -> None:
+    clients, links = connect(["ada"], CONTRACT.kinds, LIMITS)
+    clients["ada"].open(200)
+    for n in range(1, 201):
+        await links["ada"].send(embedding(n))
+    for n in range(1, 201):
+        got = await clients["ada"].recv(Embedding, n)
+        assert got is not None and got.round == n
 
 
-def test_items_of_one_sender_do_not_overtake_each_other() -> None:
-    async def main() -> None:
-        waits = iter([5.0, 1.0, 0.0])
-        clients, links = connect(["ada"], CONTRACT.kinds, LIMITS, lambda *_: next(waits))
-        for n in (1, 2, 3):
-            await links["ada"].send(embedding(n))
-        for n in (1, 2, 3):
-            assert await clients["ada"].recv(Embedding, n) is not None
-        assert asyncio.get_running_loop().time() == pytest.approx(5)
-
-    run_virtual(main())
+async def test_items_of_one_sender_do_not_overtake_each_other() -> None:
+    waits = iter([5.0, 1.0, 0.0])
+    clients, links = connect(["ada"], CONTRACT.kinds, LIMITS, lambda *_: next(waits))
+    for n in (1, 2, 3):
+        await links["ada"].send(embedding(n))
+    for n in (1, 2, 3):
+        assert await clients["ada"].recv(Embedding, n) is not None
+    assert asyncio.get_running_loop().time() == pytest.approx(5)
 
 
 def test_delayed_items_for_which_there_is_no_room_when_they_arrive_are_not_lost() -> None:
@@ -143,17 +137,14 @@ def test_a_delay_receives_sender_receiver_and_message() -> None:
     ]  # fmt: skip
 
 
-def test_a_grace_ends_on_the_virtual_clock_to_the_second() -> None:
-    async def main() -> None:
-        slow = {"ada": 1.0, "bob": 2.5, "cyd": 60.0}
-        clients, links = connect(list(slow), CONTRACT.kinds, LIMITS, lambda sender, *_: slow.get(sender, 0.0))
-        for name in slow:
-            await links[name].send(embedding(1))
-        answers = await clients.collect(Embedding, 1, Quorum(need=1, grace=3))
-        assert asyncio.get_running_loop().time() == pytest.approx(4)
-        assert list(answers) == ["ada", "bob"] and answers.missing == ("cyd",)
-
-    run_virtual(main())
+async def test_a_grace_ends_on_the_virtual_clock_to_the_second() -> None:
+    slow = {"ada": 1.0, "bob": 2.5, "cyd": 60.0}
+    clients, links = connect(list(slow), CONTRACT.kinds, LIMITS, lambda sender, *_: slow.get(sender, 0.0))
+    for name in slow:
+        await links[name].send(embedding(1))
+    answers = await clients.collect(Embedding, 1, Quorum(need=1, grace=3))
+    assert asyncio.get_running_loop().time() == pytest.approx(4)
+    assert list(answers) == ["ada", "bob"] and answers.missing == ("cyd",)
 
 
 def test_one_run_is_like_another() -> None:

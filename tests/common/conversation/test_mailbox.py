@@ -6,7 +6,6 @@ import asyncio
 
 import torch
 
-from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.errors import ContractError, PartyAway, PartyLost
 from colonnade.common.messaging.message import Message
@@ -85,42 +84,33 @@ def test_mail_that_came_before_a_fault_can_still_be_read() -> None:
     assert box.take("ada", Embedding, 1) is sent
 
 
-def test_every_waiter_is_woken_by_mail_and_by_a_fault() -> None:
-    async def main() -> None:
-        box = Mailbox()
-        waiting = [asyncio.create_task(box.change()) for _ in range(3)]
-        await asyncio.sleep(0)
-        box.put("ada", Embedding(1, ONE))
-        assert await asyncio.gather(*waiting) == [True] * 3
-        again = asyncio.create_task(box.change(timeout=60))
-        await asyncio.sleep(0)
-        box.fail("ada", PartyLost("ada", "gone"))
-        assert await again and asyncio.get_running_loop().time() == 0
-
-    run_virtual(main())
+async def test_every_waiter_is_woken_by_mail_and_by_a_fault() -> None:
+    box = Mailbox()
+    waiting = [asyncio.create_task(box.change()) for _ in range(3)]
+    await asyncio.sleep(0)
+    box.put("ada", Embedding(1, ONE))
+    assert await asyncio.gather(*waiting) == [True] * 3
+    again = asyncio.create_task(box.change(timeout=60))
+    await asyncio.sleep(0)
+    box.fail("ada", PartyLost("ada", "gone"))
+    assert await again and asyncio.get_running_loop().time() == 0
 
 
-def test_a_wait_ends_after_its_timeout() -> None:
-    async def main() -> None:
-        box = Mailbox()
-        assert not await box.change(timeout=60)
-        assert asyncio.get_running_loop().time() == 60
-        assert not await box.change(timeout=-1)
-
-    run_virtual(main())
+async def test_a_wait_ends_after_its_timeout() -> None:
+    box = Mailbox()
+    assert not await box.change(timeout=60)
+    assert asyncio.get_running_loop().time() == 60
+    assert not await box.change(timeout=-1)
 
 
-def test_a_cancelled_waiter_is_forgotten() -> None:
-    async def main() -> None:
-        box = Mailbox()
-        waiting = asyncio.create_task(box.change(timeout=5))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.wait([waiting])
-        assert not box._bell
-        box.ring()
-
-    run_virtual(main())
+async def test_a_cancelled_waiter_is_forgotten() -> None:
+    box = Mailbox()
+    waiting = asyncio.create_task(box.change(timeout=5))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert not box._bell
+    box.ring()
 
 
 def test_of_several_faults_a_broken_contract_counts_before_a_loss() -> None:

@@ -16,38 +16,32 @@ from colonnade.common.errors import ContractError, PartyAway, PartyFailed, Party
 from colonnade.common.protocols.split import Embedding
 from colonnade.common.version import VERSION, read_version
 from colonnade.server.member.summary import other_versions
-from tests.server.stage import RUN, close, federation, hello, play, refused, stage
+from tests.server.stage import RUN, close, federation, hello, in_session, refused, stage
 from tests.support.patience import PATIENCE
 
 # Joining.
 
 
-def test_a_party_is_welcomed_and_sent_begin_once_all_have_joined() -> None:
-    async def scene() -> None:
-        there = stage()
-        (ada,) = await there.join("ada")
-        assembling = asyncio.create_task(there.assemble(60))
-        await asyncio.sleep(5)
-        assert ada.posted == [(0, Welcome())] and not assembling.done()
-        (bob,) = await there.join("bob")
-        cohort = await assembling
-        assert list(cohort) == ["ada", "bob"]
-        begin = Begin(there.hub.session, ("ada", "bob"), RUN, 0)
-        assert [one.posted[-1] for one in (ada, bob)] == [(0, begin)] * 2
-        assert begin.session > 0 and [one.session for one in (ada, bob)] == [begin.session] * 2
-        assert there.logged("join") == [{"party": "ada", "joined": 1, "of": 2}, {"party": "bob", "joined": 2, "of": 2}]
-        assert not there.logged("refused")
-
-    play(scene())
+async def test_a_party_is_welcomed_and_sent_begin_once_all_have_joined() -> None:
+    there = stage()
+    (ada,) = await there.join("ada")
+    assembling = asyncio.create_task(there.assemble(60))
+    await asyncio.sleep(5)
+    assert ada.posted == [(0, Welcome())] and not assembling.done()
+    (bob,) = await there.join("bob")
+    cohort = await assembling
+    assert list(cohort) == ["ada", "bob"]
+    begin = Begin(there.hub.session, ("ada", "bob"), RUN, 0)
+    assert [one.posted[-1] for one in (ada, bob)] == [(0, begin)] * 2
+    assert begin.session > 0 and [one.session for one in (ada, bob)] == [begin.session] * 2
+    assert there.logged("join") == [{"party": "ada", "joined": 1, "of": 2}, {"party": "bob", "joined": 2, "of": 2}]
+    assert not there.logged("refused")
 
 
-def test_the_cohort_is_in_the_rosters_order_and_not_in_that_of_coming() -> None:
-    async def scene() -> None:
-        there = stage()
-        await there.join("bob", "ada")
-        assert list(await there.assemble(1)) == ["ada", "bob"]
-
-    play(scene())
+async def test_the_cohort_is_in_the_rosters_order_and_not_in_that_of_coming() -> None:
+    there = stage()
+    await there.join("bob", "ada")
+    assert list(await there.assemble(1)) == ["ada", "bob"]
 
 
 WIRE = f"wire {WIRE_VERSION}"
@@ -70,15 +64,12 @@ WIRE = f"wire {WIRE_VERSION}"
     ],
     ids=["unknown", "endless name", "federation", "version", "wire", "rows", "test part", "no config"],
 )
-def test_a_party_that_disagrees_is_sent_the_differences(wrong: dict[str, Any], said: str) -> None:
-    async def scene() -> None:
-        there = stage()
-        connection = await there.come(replace(hello(), **wrong))
-        assert isinstance(connection.last, Refusal) and connection.last.reason.startswith(said)
-        assert connection.closed.is_set() and not there.hub.members
-        assert there.logged("refused")[0]["reason"] == connection.last.reason
-
-    play(scene())
+async def test_a_party_that_disagrees_is_sent_the_differences(wrong: dict[str, Any], said: str) -> None:
+    there = stage()
+    connection = await there.come(replace(hello(), **wrong))
+    assert isinstance(connection.last, Refusal) and connection.last.reason.startswith(said)
+    assert connection.closed.is_set() and not there.hub.members
+    assert there.logged("refused")[0]["reason"] == connection.last.reason
 
 
 RELEASE = read_version(VERSION)
@@ -86,18 +77,15 @@ assert RELEASE is not None
 PATCH = f"{RELEASE.major}.{RELEASE.minor}.{RELEASE.patch + 7}"
 
 
-def test_another_release_of_the_series_is_admitted_and_reported_once() -> None:
-    async def scene() -> None:
-        there = stage()
-        for _ in range(3):
-            connection = await there.come(replace(hello(), version=PATCH))
-            assert connection.last == Welcome()
-        await there.join("bob")
-        reason = f"runs Colonnade {PATCH}, the server {VERSION}: releases of one series"
-        assert there.logged("warning") == [{"party": "ada", "reason": reason}]
-        assert there.hub.versions.others == {"ada": PATCH}
-
-    play(scene())
+async def test_another_release_of_the_series_is_admitted_and_reported_once() -> None:
+    there = stage()
+    for _ in range(3):
+        connection = await there.come(replace(hello(), version=PATCH))
+        assert connection.last == Welcome()
+    await there.join("bob")
+    reason = f"runs Colonnade {PATCH}, the server {VERSION}: releases of one series"
+    assert there.logged("warning") == [{"party": "ada", "reason": reason}]
+    assert there.hub.versions.others == {"ada": PATCH}
 
 
 def test_the_summary_lists_other_versions_alone() -> None:
@@ -128,116 +116,86 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("version", STRANGE.values(), ids=STRANGE)
-def test_a_strange_version_is_refused_with_a_short_escaped_text(version: str) -> None:
-    async def scene() -> None:
-        answer = await refused(stage(), replace(hello(), version=version))
-        assert answer.reason.isprintable() and len(answer.reason) < 250
-        assert f"the server {VERSION}" in answer.reason and answer.hint.endswith("goes with the server")
-
-    play(scene())
+async def test_a_strange_version_is_refused_with_a_short_escaped_text(version: str) -> None:
+    answer = await refused(stage(), replace(hello(), version=version))
+    assert answer.reason.isprintable() and len(answer.reason) < 250
+    assert f"the server {VERSION}" in answer.reason and answer.hint.endswith("goes with the server")
 
 
-def test_another_wire_version_is_refused_within_a_series() -> None:
-    async def scene() -> None:
-        answer = await refused(stage(), replace(hello(), version=PATCH, wire=WIRE_VERSION + 1))
-        assert f"(wire {WIRE_VERSION + 1})" in answer.reason
-
-    play(scene())
+async def test_another_wire_version_is_refused_within_a_series() -> None:
+    answer = await refused(stage(), replace(hello(), version=PATCH, wire=WIRE_VERSION + 1))
+    assert f"(wire {WIRE_VERSION + 1})" in answer.reason
 
 
-def test_a_different_configuration_is_reported_by_its_keys() -> None:
-    async def scene() -> None:
-        other = federation(batch=16, protocol={"name": "split", "embedding": 30})
-        answer = await refused(stage(), hello(of=other))
-        assert answer.reason == "'ada' has another federation section; it differs in batch, protocol.embedding"
-        assert answer.hint == "give every member the same federation section"
-
-    play(scene())
+async def test_a_different_configuration_is_reported_by_its_keys() -> None:
+    other = federation(batch=16, protocol={"name": "split", "embedding": 30})
+    answer = await refused(stage(), hello(of=other))
+    assert answer.reason == "'ada' has another federation section; it differs in batch, protocol.embedding"
+    assert answer.hint == "give every member the same federation section"
 
 
-def test_another_order_of_the_roster_is_another_configuration() -> None:
-    async def scene() -> None:
-        answer = await refused(stage(), hello(of=federation(parties=["bob", "ada"])))
-        assert answer.reason.endswith("it differs in parties")
-
-    play(scene())
+async def test_another_order_of_the_roster_is_another_configuration() -> None:
+    answer = await refused(stage(), hello(of=federation(parties=["bob", "ada"])))
+    assert answer.reason.endswith("it differs in parties")
 
 
-def test_a_party_that_joins_again_takes_the_place_of_its_dead_connection() -> None:
-    async def scene() -> None:
-        there = stage()
-        (first,) = await there.join("ada")
-        (second,) = await there.join("ada")
-        assert first.last == Refusal("'ada' has joined over another connection")
-        await asyncio.wait_for(first.closed.wait(), PATIENCE)
-        assert second.last == Welcome() and not second.closed.is_set()
-        assert there.hub.members["ada"].connection is second  # type: ignore[comparison-overlap]
-
-    play(scene())
+async def test_a_party_that_joins_again_takes_the_place_of_its_dead_connection() -> None:
+    there = stage()
+    (first,) = await there.join("ada")
+    (second,) = await there.join("ada")
+    assert first.last == Refusal("'ada' has joined over another connection")
+    await asyncio.wait_for(first.closed.wait(), PATIENCE)
+    assert second.last == Welcome() and not second.closed.is_set()
+    assert there.hub.members["ada"].connection is second  # type: ignore[comparison-overlap]
 
 
-def test_joining_a_finished_run_is_refused() -> None:
-    async def scene() -> None:
-        there = stage()
-        ada, bob = await there.join("ada", "bob")
-        close(await there.assemble(1))
-        for one in (ada, bob):
-            one.arrive(Farewell())
-        await there.hub.part(1)
-        answer = await there.come(hello())
-        assert answer.last == Refusal("'ada': the run is over", "begin a new run")
-
-    play(scene())
+async def test_joining_a_finished_run_is_refused() -> None:
+    there = stage()
+    ada, bob = await there.join("ada", "bob")
+    close(await there.assemble(1))
+    for one in (ada, bob):
+        one.arrive(Farewell())
+    await there.hub.part(1)
+    answer = await there.come(hello())
+    assert answer.last == Refusal("'ada': the run is over", "begin a new run")
 
 
-def test_checkpoints_of_another_run_are_refused() -> None:
-    async def scene() -> None:
-        answer = await refused(stage(), replace(hello(), run="other", held=(3,)))
-        assert answer.reason == "'ada' holds records of run other, this is run a-run"
-
-    play(scene())
+async def test_checkpoints_of_another_run_are_refused() -> None:
+    answer = await refused(stage(), replace(hello(), run="other", held=(3,)))
+    assert answer.reason == "'ada' holds records of run other, this is run a-run"
 
 
-def test_a_roster_that_is_incomplete_at_the_deadline_names_everyone_missing() -> None:
-    async def scene() -> None:
-        there = stage(federation(parties=["ada", "bob", "cyd"]))
-        await there.join("bob")
-        begin = asyncio.get_running_loop().time()
-        with pytest.raises(PartyLost, match="ada, cyd was lost: did not join within 30 s") as gone:
-            await there.assemble(30)
-        assert asyncio.get_running_loop().time() - begin == pytest.approx(30)
-        assert "start the missing parties" in gone.value.hint
-
-    play(scene())
+async def test_a_roster_that_is_incomplete_at_the_deadline_names_everyone_missing() -> None:
+    there = stage(federation(parties=["ada", "bob", "cyd"]))
+    await there.join("bob")
+    begin = asyncio.get_running_loop().time()
+    with pytest.raises(PartyLost, match="ada, cyd was lost: did not join within 30 s") as gone:
+        await there.assemble(30)
+    assert asyncio.get_running_loop().time() - begin == pytest.approx(30)
+    assert "start the missing parties" in gone.value.hint
 
 
-def test_a_party_that_leaves_before_the_beginning_may_return() -> None:
-    async def scene() -> None:
-        there = stage()
-        first, _ = await there.join("ada", "bob")
-        first.lose(PartyAway("ada", "its connection broke"))
-        assert there.logged("leave") == [{"party": "ada", "reason": "ada was lost: its connection broke"}]
-        with pytest.raises(PartyLost, match="ada was lost: did not join within 1 s"):
-            await there.assemble(1)
-        (again,) = await there.join("ada")
-        first.lose(PartyAway("ada", "an echo"))
-        first.arrive(Failure("", "an echo"))
-        cohort = await there.assemble(1)
-        assert isinstance(again.last, Begin) and list(cohort) == ["ada", "bob"]
-        again.arrive(Embedding(1, torch.ones(2, 2)))
-        answers = await cohort.collect(Embedding, 1, Quorum(need=1))
-        assert list(answers) == ["ada"]
-
-    play(scene())
+async def test_a_party_that_leaves_before_the_beginning_may_return() -> None:
+    there = stage()
+    first, _ = await there.join("ada", "bob")
+    first.lose(PartyAway("ada", "its connection broke"))
+    assert there.logged("leave") == [{"party": "ada", "reason": "ada was lost: its connection broke"}]
+    with pytest.raises(PartyLost, match="ada was lost: did not join within 1 s"):
+        await there.assemble(1)
+    (again,) = await there.join("ada")
+    first.lose(PartyAway("ada", "an echo"))
+    first.arrive(Failure("", "an echo"))
+    cohort = await there.assemble(1)
+    assert isinstance(again.last, Begin) and list(cohort) == ["ada", "bob"]
+    again.arrive(Embedding(1, torch.ones(2, 2)))
+    answers = await cohort.collect(Embedding, 1, Quorum(need=1))
+    assert list(answers) == ["ada"]
 
 
-def test_a_silent_connection_is_refused_after_ten_seconds() -> None:
-    async def scene() -> None:
-        answer = await refused(stage(), None)
-        assert answer.reason == "no Hello came within 10 s"
-        assert asyncio.get_running_loop().time() == pytest.approx(10)
-
-    play(scene())
+async def test_a_silent_connection_is_refused_after_ten_seconds() -> None:
+    answer = await refused(stage(), None)
+    assert answer.reason == "no Hello came within 10 s"
+    assert asyncio.get_running_loop().time() == pytest.approx(10)
 
 
 @pytest.mark.parametrize(
@@ -250,188 +208,138 @@ def test_a_silent_connection_is_refused_after_ten_seconds() -> None:
     ],
     ids=["farewell", "message", "gone", "malformed"],
 )
-def test_a_connection_without_hello_is_refused(first: Parcel | Exception, said: str) -> None:
-    async def scene() -> None:
-        noted = str(first) if isinstance(first, Exception) else said
-        assert (await refused(stage(), first, noted=noted)).reason == said
-
-    play(scene())
+async def test_a_connection_without_hello_is_refused(first: Parcel | Exception, said: str) -> None:
+    noted = str(first) if isinstance(first, Exception) else said
+    assert (await refused(stage(), first, noted=noted)).reason == said
 
 
 # During a session.
 
 
-def test_a_party_that_sends_hello_in_a_run_is_cut_off() -> None:
-    async def scene() -> None:
-        there = stage()
-        ada, _bob = await there.join("ada", "bob")
-        cohort = await there.assemble(1)
-        ada.arrive(hello())
-        await asyncio.wait_for(ada.closed.wait(), PATIENCE)
-        assert ada.last == Refusal("'ada': it sent Hello out of turn")
-        with pytest.raises(RefusedError, match="'ada' was cut off: it sent Hello out of turn"):
-            await cohort.collect(Embedding, 1, Quorum())
-        assert there.logged("refused") == [{"party": "ada", "reason": "it sent Hello out of turn"}]
-
-    play(scene())
+async def test_a_party_that_sends_hello_in_a_run_is_cut_off() -> None:
+    there, ada, _bob = await in_session()
+    ada.arrive(hello())
+    await asyncio.wait_for(ada.closed.wait(), PATIENCE)
+    assert ada.last == Refusal("'ada': it sent Hello out of turn")
+    with pytest.raises(RefusedError, match="'ada' was cut off: it sent Hello out of turn"):
+        await there.cohort.collect(Embedding, 1, Quorum())
+    assert there.logged("refused") == [{"party": "ada", "reason": "it sent Hello out of turn"}]
 
 
 @pytest.mark.parametrize("parcel", [Farewell(), Begin(1), Open(1), Refusal("x")], ids=lambda p: type(p).__name__)
-def test_a_party_that_sends_before_the_beginning_is_cut_off(parcel: Parcel) -> None:
-    async def scene() -> None:
-        there = stage()
-        ada, _bob = await there.join("ada", "bob")
-        ada.arrive(parcel)
-        await asyncio.wait_for(ada.closed.wait(), PATIENCE)
-        assert list(there.hub.members) == ["bob"]
-        assert there.logged("refused")[0]["reason"] == f"it sent {type(parcel).__name__} out of turn"
-
-    play(scene())
+async def test_a_party_that_sends_before_the_beginning_is_cut_off(parcel: Parcel) -> None:
+    there = stage()
+    ada, _bob = await there.join("ada", "bob")
+    ada.arrive(parcel)
+    await asyncio.wait_for(ada.closed.wait(), PATIENCE)
+    assert list(there.hub.members) == ["bob"]
+    assert there.logged("refused")[0]["reason"] == f"it sent {type(parcel).__name__} out of turn"
 
 
-def test_a_party_that_fails_is_heard_in_its_own_words() -> None:
-    async def scene() -> None:
-        there = stage()
-        ada, bob = await there.join("ada", "bob")
-        cohort = await there.assemble(1)
-        ada.arrive(Failure("", "no space left on device", "make room"))
-        ada.lose(PartyAway("ada", "the connection was closed"))
-        with pytest.raises(PartyFailed, match="ada failed: no space left on device") as failed:
-            await cohort.collect(Embedding, 1, Quorum())
-        assert failed.value.hint == "make room"
-        assert there.logged("failed") == [{"party": "ada", "reason": "no space left on device"}]
-        there.hub.say_failure("ada", failed.value)
-        assert bob.last == Failure("ada", "no space left on device", "make room")
-        assert isinstance(ada.last, Begin)
-
-    play(scene())
+async def test_a_party_that_fails_is_heard_in_its_own_words() -> None:
+    there, ada, bob = await in_session()
+    ada.arrive(Failure("", "no space left on device", "make room"))
+    ada.lose(PartyAway("ada", "the connection was closed"))
+    with pytest.raises(PartyFailed, match="ada failed: no space left on device") as failed:
+        await there.cohort.collect(Embedding, 1, Quorum())
+    assert failed.value.hint == "make room"
+    assert there.logged("failed") == [{"party": "ada", "reason": "no space left on device"}]
+    there.hub.say_failure("ada", failed.value)
+    assert bob.last == Failure("ada", "no space left on device", "make room")
+    assert isinstance(ada.last, Begin)
 
 
-def test_a_party_lost_in_a_run_is_reported_and_missed() -> None:
-    async def scene() -> None:
-        there = stage()
-        ada, bob = await there.join("ada", "bob")
-        cohort = await there.assemble(1)
-        ada.lose(PartyAway("ada", "the connection was closed"))
-        bob.arrive(Embedding(1, torch.ones(2, 2)))
-        answers = await cohort.collect(Embedding, 1, Quorum(need=1, grace=5))
-        assert answers.missing == ("ada",)
-        assert [event["party"] for event in there.logged("leave")] == ["ada"]
-
-    play(scene())
+async def test_a_party_lost_in_a_run_is_reported_and_missed() -> None:
+    there, ada, bob = await in_session()
+    ada.lose(PartyAway("ada", "the connection was closed"))
+    bob.arrive(Embedding(1, torch.ones(2, 2)))
+    answers = await there.cohort.collect(Embedding, 1, Quorum(need=1, grace=5))
+    assert answers.missing == ("ada",)
+    assert [event["party"] for event in there.logged("leave")] == ["ada"]
 
 
-def test_a_message_that_breaks_its_contract_names_the_party() -> None:
-    async def scene() -> None:
-        there = stage()
-        ada, _bob = await there.join("ada", "bob")
-        cohort = await there.assemble(1)
-        ada.arrive(Embedding(1, torch.ones(9, 60)))
-        with pytest.raises(ContractError, match=r"ada sent Embedding.h: expected rows <= 8"):
-            await cohort.collect(Embedding, 1, Quorum())
-
-    play(scene())
+async def test_a_message_that_breaks_its_contract_names_the_party() -> None:
+    there, ada, _bob = await in_session()
+    ada.arrive(Embedding(1, torch.ones(9, 60)))
+    with pytest.raises(ContractError, match=r"ada sent Embedding.h: expected rows <= 8"):
+        await there.cohort.collect(Embedding, 1, Quorum())
 
 
-def test_late_messages_are_logged_and_counted() -> None:
-    async def scene() -> None:
-        there = stage()
-        ada, bob = await there.join("ada", "bob")
-        cohort = await there.assemble(1)
-        async for round in cohort.rounds(2):
-            bob.arrive(Embedding(round, torch.ones(2, 2)))
-            if round == 2:
-                for late in (1, 2):
-                    ada.arrive(Embedding(late, torch.ones(2, 2)))
-            await cohort.collect(Embedding, round, Quorum(need=round))
-        assert there.logged("late") == [{"party": "ada", "kind_of": "Embedding", "round": 1, "now": 2}]
-        assert there.hub.totals.late == {"ada": 1}
-
-    play(scene())
+async def test_late_messages_are_logged_and_counted() -> None:
+    there, ada, bob = await in_session()
+    async for round in there.cohort.rounds(2):
+        bob.arrive(Embedding(round, torch.ones(2, 2)))
+        if round == 2:
+            for late in (1, 2):
+                ada.arrive(Embedding(late, torch.ones(2, 2)))
+        await there.cohort.collect(Embedding, round, Quorum(need=round))
+    assert there.logged("late") == [{"party": "ada", "kind_of": "Embedding", "round": 1, "now": 2}]
+    assert there.hub.totals.late == {"ada": 1}
 
 
-def test_a_party_lost_while_nobody_is_waited_for_is_noticed_at_once() -> None:
-    async def scene() -> None:
-        there = stage()
-        ada, _bob = await there.join("ada", "bob")
+async def test_a_party_lost_while_nobody_is_waited_for_is_noticed_at_once() -> None:
+    there, ada, _bob = await in_session()
+    watching = asyncio.create_task(there.hub.watch_absence())
+    await asyncio.sleep(7)
+    assert not watching.done()
+    ada.lose(PartyAway("ada", "the connection was closed"))
+    with pytest.raises(PartyAway, match="ada was lost"):
+        await watching
+    assert asyncio.get_running_loop().time() == pytest.approx(7)
+
+
+async def test_a_failed_party_is_missed_until_it_is_excused() -> None:
+    there = stage()
+    ada, _bob = await there.join("ada", "bob")
+    ada.arrive(Failure("", "its table has changed"))
+    assert there.hub.here == ("bob",)
+    with pytest.raises(PartyFailed, match="ada failed: its table has changed"):
         await there.assemble(1)
-        watching = asyncio.create_task(there.hub.watch_absence())
-        await asyncio.sleep(7)
-        assert not watching.done()
-        ada.lose(PartyAway("ada", "the connection was closed"))
-        with pytest.raises(PartyAway, match="ada was lost"):
-            await watching
-        assert asyncio.get_running_loop().time() == pytest.approx(7)
-
-    play(scene())
-
-
-def test_a_failed_party_is_missed_until_it_is_excused() -> None:
-    async def scene() -> None:
-        there = stage()
-        ada, _bob = await there.join("ada", "bob")
-        ada.arrive(Failure("", "its table has changed"))
-        assert there.hub.here == ("bob",)
-        with pytest.raises(PartyFailed, match="ada failed: its table has changed"):
-            await there.assemble(1)
-        there.hub.excuse("ada")
-        await there.hub.assemble(1, ["bob"])
-        await there.join("ada")
-        assert list(await there.assemble(1)) == ["ada", "bob"]
-
-    play(scene())
+    there.hub.excuse("ada")
+    await there.hub.assemble(1, ["bob"])
+    await there.join("ada")
+    assert list(await there.assemble(1)) == ["ada", "bob"]
 
 
 # Parting.
 
 
-def test_parting_waits_for_every_farewell_and_no_longer() -> None:
-    async def scene() -> None:
-        there = stage()
-        ada, bob = await there.join("ada", "bob")
-        close(await there.assemble(1))
-        parting = asyncio.create_task(there.hub.part(10))
-        ada.arrive(Farewell())
-        await asyncio.sleep(2)
-        assert not parting.done() and ada.last == bob.last == Farewell()
-        bob.arrive(Farewell())
-        await parting
-        assert asyncio.get_running_loop().time() == pytest.approx(2)
-        assert ada.closed.is_set() and bob.closed.is_set() and not there.logged("leave")
-
-    play(scene())
+async def test_parting_waits_for_every_farewell_and_no_longer() -> None:
+    there = stage()
+    ada, bob = await there.join("ada", "bob")
+    close(await there.assemble(1))
+    parting = asyncio.create_task(there.hub.part(10))
+    ada.arrive(Farewell())
+    await asyncio.sleep(2)
+    assert not parting.done() and ada.last == bob.last == Farewell()
+    bob.arrive(Farewell())
+    await parting
+    assert asyncio.get_running_loop().time() == pytest.approx(2)
+    assert ada.closed.is_set() and bob.closed.is_set() and not there.logged("leave")
 
 
-def test_parting_does_not_wait_for_parties_that_joined_too_late() -> None:
-    async def scene() -> None:
-        there = stage()
-        close(there.hub.begin([], 0, _nothing, names=[n for n in ("ada",) if await there.join(n)])[0])
-        (bob,) = await there.join("bob")
-        parting = asyncio.create_task(there.hub.part(10))
-        await asyncio.sleep(1)
-        assert bob.last == Farewell()
-        there.hub.members["ada"].connection.arrive(Farewell())  # type: ignore[attr-defined]  # of a fake one
-        bob.arrive(Farewell())
-        await parting
-        assert asyncio.get_running_loop().time() == pytest.approx(1) and bob.closed.is_set()
-        assert not there.logged("refused") and not there.logged("leave")
-
-    play(scene())
+async def test_parting_does_not_wait_for_parties_that_joined_too_late() -> None:
+    there = stage()
+    close(there.hub.begin([], 0, _nothing, names=[n for n in ("ada",) if await there.join(n)])[0])
+    (bob,) = await there.join("bob")
+    parting = asyncio.create_task(there.hub.part(10))
+    await asyncio.sleep(1)
+    assert bob.last == Farewell()
+    there.hub.members["ada"].connection.arrive(Farewell())  # type: ignore[attr-defined]  # of a fake one
+    bob.arrive(Farewell())
+    await parting
+    assert asyncio.get_running_loop().time() == pytest.approx(1) and bob.closed.is_set()
+    assert not there.logged("refused") and not there.logged("leave")
 
 
 async def _nothing(_round: int) -> None:
     pass
 
 
-def test_parting_does_not_wait_for_silent_or_lost_parties() -> None:
-    async def scene() -> None:
-        there = stage()
-        ada, bob = await there.join("ada", "bob")
-        await there.assemble(1)
-        ada.lose(PartyAway("ada", "the connection was closed"))
-        await there.hub.part(10)
-        assert asyncio.get_running_loop().time() == pytest.approx(10)
-        assert bob.closed.is_set()
-        assert [event["party"] for event in there.logged("leave")] == ["ada"]
-
-    play(scene())
+async def test_parting_does_not_wait_for_silent_or_lost_parties() -> None:
+    there, ada, bob = await in_session()
+    ada.lose(PartyAway("ada", "the connection was closed"))
+    await there.hub.part(10)
+    assert asyncio.get_running_loop().time() == pytest.approx(10)
+    assert bob.closed.is_set()
+    assert [event["party"] for event in there.logged("leave")] == ["ada"]

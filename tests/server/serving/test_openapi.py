@@ -25,6 +25,8 @@ from colonnade.server.training.metrics.decision import Decision
 from tests.server.serving.test_batching import PERSONS, WRONG, Stage, on_stage
 from tests.support.federation import config
 
+pytestmark = pytest.mark.real_time
+
 DOCUMENT = document()
 ABOUT = {"federation": "test", "protocol": "split", "run": "run"}
 KNOWN = {"Authorization": "Bearer secret"}
@@ -173,28 +175,25 @@ def test_the_described_question_takes_texts_and_whole_numbers() -> None:
         assert read_ids({"ids": ids})
 
 
-def test_a_regression_is_described() -> None:
-    async def play() -> None:
-        labels = LabelColumn(torch.zeros(PERSONS, 1), (), ids=tuple(f"p{n}" for n in range(PERSONS)))
-        stage = Stage()
-        row_index = RowIndex(config({"name": "split"}).federation, labels)
-        model = Model("run", 1, row_index, ("price", "rent"), False, stage.questions, partial(torch.mul, 1.0))
-        stage.batcher = Batcher(model)
-        tasks = [asyncio.ensure_future(stage.answer()), asyncio.ensure_future(stage.batcher.run())]
-        web = Web(stage.batcher, Tokens({"one": "secret"}, 20), ABOUT)
-        address = await web.start("127.0.0.1:0", None)
-        async with aiohttp.ClientSession(f"http://{address}") as session:
-            caller = Caller(session)
-            _, said = await caller.ask("POST", "/v1/predict", json={"ids": ["p3", "no"]}, headers=KNOWN)
-            assert said["targets"] == ["price", "rent"] and said["predictions"][0]["values"] == [3.0, 1.0]
-            _, said = await caller.ask("GET", "/v1/model", headers=KNOWN)
-            assert said["targets"] == ["price", "rent"]
-        await web.stop()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    asyncio.run(asyncio.wait_for(play(), 20))
+async def test_a_regression_is_described() -> None:
+    labels = LabelColumn(torch.zeros(PERSONS, 1), (), ids=tuple(f"p{n}" for n in range(PERSONS)))
+    stage = Stage()
+    row_index = RowIndex(config({"name": "split"}).federation, labels)
+    model = Model("run", 1, row_index, ("price", "rent"), False, stage.questions, partial(torch.mul, 1.0))
+    stage.batcher = Batcher(model)
+    tasks = [asyncio.ensure_future(stage.answer()), asyncio.ensure_future(stage.batcher.run())]
+    web = Web(stage.batcher, Tokens({"one": "secret"}, 20), ABOUT)
+    address = await web.start("127.0.0.1:0", None)
+    async with aiohttp.ClientSession(f"http://{address}") as session:
+        caller = Caller(session)
+        _, said = await caller.ask("POST", "/v1/predict", json={"ids": ["p3", "no"]}, headers=KNOWN)
+        assert said["targets"] == ["price", "rent"] and said["predictions"][0]["values"] == [3.0, 1.0]
+        _, said = await caller.ask("GET", "/v1/model", headers=KNOWN)
+        assert said["targets"] == ["price", "rent"]
+    await web.stop()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def test_the_document_names_no_version_of_the_software_and_is_json() -> None:
