@@ -281,8 +281,6 @@ class Matching:
 
 @dataclass
 class PartyPledging:
-    """A party's pledges in one alignment."""
-
     book: PledgeBook
     ring: PsiRing
     hand: PsiMember

@@ -87,7 +87,6 @@ class Dialer:
             pause = min(pause * 1.6, _LONGEST_PAUSE)
 
     async def close(self) -> None:
-        """Closes the channel."""
         if self._channel is not None:
             await self._channel.close()
 

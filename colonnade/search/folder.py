@@ -181,7 +181,6 @@ def _moved(path: str, base: Path, folder: Path | None) -> str:
 
 
 def write_config(path: Path, tree: Mapping[str, Any], comment: str) -> None:
-    """Writes a configuration below lines of comment."""
     head = "".join(f"# {line}\n" for line in comment.splitlines())
     text = yaml_text(tree, allow_unicode=True, width=120)
     write_kept(path, (head + text).encode())

@@ -235,7 +235,6 @@ def masked(storage: str) -> str:
 
 
 def commonest(reasons: Sequence[str]) -> tuple[str, int]:
-    """The most frequent reason, and its count."""
     return Counter(reasons).most_common(1)[0]
 
 

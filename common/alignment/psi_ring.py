@@ -35,7 +35,6 @@ class PsiRing:
         return index != SERVER_SEAT or owner == SERVER_SEAT
 
     def owner(self, index: int, stage: int) -> int:
-        """Owner of the list that a member sends in a stage."""
         return (index - stage) % self.members
 
     def owner_back(self, index: int, stage: int) -> int:

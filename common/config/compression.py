@@ -34,7 +34,6 @@ def _check_sign(value: object) -> object:
 class _FormConfig(Section):
     @property
     def form(self) -> Form:
-        """The form that both ends use."""
         raise NotImplementedError
 
     def __str__(self) -> str:

@@ -110,7 +110,6 @@ class LinearHeadConfig(Section):
     bias: bool = Field(default=False, description="adds a bias to every score")
 
     def size(self, inputs: int, classes: int) -> int:
-        """Number of parameters."""
         return (inputs + self.bias) * classes
 
 
@@ -140,7 +139,6 @@ class MlpHeadConfig(Section):
         return sum((width + 1) * after for width, after in pairwise([*self.widths(inputs), classes]))
 
     def widths(self, inputs: int) -> list[int]:
-        """Input width of every layer."""
         return [inputs] + [self.hidden] * (self.layers - 1)
 
 

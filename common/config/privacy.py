@@ -374,7 +374,6 @@ class DiscretePrivacyConfig(BaseModel):
 
     @property
     def of_encoder(self) -> float:
-        """Epsilon of the encoder."""
         return self.epsilon / 2 if self.encoder is None else self.encoder
 
     @property

@@ -35,7 +35,6 @@ class Raising:
         self.workers: list[subprocess.Popen[bytes]] = []
 
     def elements(self, secret: Secret, elements: bytes) -> bytes:
-        """Raises each of the concatenated elements."""
         if self._alone(len(elements) // ELEMENT) or len(elements) % ELEMENT:
             return secret.raise_all(elements)
         return self._shared(secret, [elements[at : at + ELEMENT] for at in range(0, len(elements), ELEMENT)], b"")

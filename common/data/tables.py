@@ -133,7 +133,6 @@ def read_names(config: sections.TableColumnsConfig, member: PartyIndex, base: Pa
 
 
 def _opened_columns(config: sections.TableColumnsConfig, base: Path) -> tuple[Table, tuple[str, ...]]:
-    """The table, and the columns that are features."""
     table = open_table(config, base)
     named = (config.key, *config.columns, *config.drop, *config.types, *config.units)
     require(table, [name for name in named if name is not None])
@@ -246,7 +245,6 @@ def _refuse_none(table: Table, labelled: int) -> None:
 
 
 def _those(keys: Sequence[str] | None, known: Tensor) -> Sequence[str] | None:
-    """The keys of the rows that have a label."""
     return keys if bool(known.all()) else keys_of_rows(keys, known.nonzero().squeeze(1))
 
 

@@ -38,7 +38,6 @@ class Coded:
         return f"{self.bits} bits{' nearest' if self.nearest else ''}{scale}"
 
     def columns(self, shape: Shape) -> int:
-        """Number of scales of a tensor."""
         return shape[-1] if self.by_column and len(shape) > 1 else 1
 
     def size(self, shape: Shape) -> int:

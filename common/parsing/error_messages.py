@@ -175,7 +175,6 @@ class _Place:
         return [place for place in found if place.count(".") == min(each.count(".") for each in found)][:_PLACES]
 
     def _kinds(self, key: str) -> list[str]:
-        """Allowed values of the discriminator `key`."""
         fields = [_fields(option).get(key) for option in self._options(self._path, every=True)]
         return [word for field in fields if field for word in get_args(field.annotation)]
 

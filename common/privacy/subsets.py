@@ -131,7 +131,6 @@ class SubsetSelection:
         return (values - wrong).sum(dim=0) / (self.kept - wrong)
 
     def summary(self) -> dict[str, Any]:
-        """Parameters, for a run's summary."""
         return {"mechanism": "subset", "size": self.size}
 
 

@@ -68,7 +68,6 @@ class Phases:
                 self.turn(COMPUTING)
 
     def seconds(self) -> dict[str, float]:
-        """Seconds by phase until now."""
         with self._lock:
             self._settle()
             return dict(self._seconds)

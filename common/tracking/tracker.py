@@ -62,7 +62,6 @@ class TrackedRun:
 
     @property
     def name(self) -> str:
-        """Name of the run at a tracker."""
         return f"{self.federation}-{self.member}-{self.number[:8]}"
 
 

@@ -163,7 +163,6 @@ class Aligning:
         )  # fmt: skip
 
     async def _go_round(self, ring: PsiRing, hand: PsiMember) -> dict[str, Sorter]:
-        """Every list, raised by all parties."""
         longest, width = max(ring.sizes), hand.exponent.width  # the longest list sets the number of buckets in all
         lists = {member: Sorter(longest, width, width + NUMBER, self.keys.folder) for member in self._members}
         last = [ListDigest(size, width, self.keys.folder) for size in ring.sizes] if self.checks != "none" else []

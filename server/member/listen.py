@@ -104,7 +104,6 @@ class Listener(grpc.GenericRpcHandler):
         return port
 
     async def stop(self) -> None:
-        """Stops listening and ends all streams."""
         if self._server is not None:
             await self._server.stop(grace=1)
 

@@ -114,7 +114,6 @@ class ServerMember:
     _revoked: RevocationList = field(init=False)
 
     async def run(self) -> None:
-        """Serves the task to its end."""
         raise_limit()
         with Endpoints(SERVER, self.config) as watch:
             await self._serve(watch)

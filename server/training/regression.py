@@ -36,7 +36,6 @@ class Regression:
 
     @property
     def steps(self) -> int:
-        """Number of steps made."""
         return int(self._at["made"])
 
     @property

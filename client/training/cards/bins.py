@@ -54,7 +54,6 @@ class Evidence:
 
     @property
     def values(self) -> Floats:
-        """What each bin adds to the information value."""
         goods, bads = self._shares()
         found: Floats = (goods - bads) * self.woe
         return found

@@ -59,7 +59,6 @@ class RegressionColumns(ABC):
             self._ctx.warn(f"columns {named}{more} are sums of others, and have no coefficient: set `c` to keep them")
 
     def _name(self, number: int) -> str:
-        """The name of one of X's columns."""
         return str(number)
 
     @abstractmethod

@@ -207,7 +207,6 @@ def _fitting(name: str, config: Config) -> SearchMetric:
 
 
 def _runs(trials: int, seeds: int) -> int:
-    """Maximum number of runs of a protocol."""
     return seeds + (trials + seeds if trials else 0)
 
 

@@ -191,7 +191,6 @@ def seeded(tree: Tree, number: int) -> Tree:
 
 
 def said(error: ColonnadeError) -> str:
-    """An error with its hint, in one line."""
     return f"{error} ({error.hint})" if error.hint else str(error)
 
 

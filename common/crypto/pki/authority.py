@@ -77,7 +77,6 @@ class Authority:
 
     @classmethod
     def load(cls, folder: Path) -> Authority:
-        """The authority kept in `folder`."""
         hint = f"make one, on a machine that stays offline: colonnade certs ca {folder}"
         key = load_key(folder / "key.pem", hint=hint)
         path = folder / "cert.pem"

@@ -47,7 +47,6 @@ class Code:
 
     @property
     def width(self) -> int:
-        """Number of encoded columns."""
         return 1 if self.words is None else len(self.words) + self.own
 
 

@@ -277,7 +277,6 @@ def coded(name: str, text: pa.Array, place: Callable[[int], str]) -> Iterator[Do
 
 
 def codes_or_not(name: str) -> str:
-    """The remedy for numbers that may be codes."""
     return f"if they are codes, say {entry(name, 'category')}; if they are amounts, {entry(name, 'number')}"
 
 

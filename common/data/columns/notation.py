@@ -37,7 +37,6 @@ class Notation:
         return pc.match_substring_regex(text, self.pattern)
 
     def plain(self, text: pa.Array) -> pa.Array:
-        """The numbers in plain notation."""
         if self.thousands:
             text = pc.replace_substring_regex(text, _MARKS[self.thousands], "")
         return text if self.decimal == "." else pc.replace_substring(text, self.decimal, ".")

@@ -64,7 +64,6 @@ def read_tensor_labels(path: Path) -> LabelColumn:
 
 
 def read_tensor_targets(path: Path) -> LabelColumn:
-    """The regression targets in a file."""
     values, more = _loaded(path)
     if values.ndim != 2 or not values.is_floating_point() or not values.numel():
         shown = f"{tuple(values.shape)} of {values.dtype}"

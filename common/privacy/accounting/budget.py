@@ -42,7 +42,6 @@ class Reserved:
         self._counts.setdefault(name, 0)
 
     def close(self) -> None:
-        """Returns unused reservations."""
         if self._path is not None and self._left > 0:
             enter(self._path, self._entry({"returned": self._left}), self.held_back)
         self._left = 0
@@ -58,7 +57,6 @@ class Reserved:
         self._counts[self._name] += count
 
     def _entry(self, counted: dict[str, int]) -> dict[str, Any]:
-        """A line of the ledger."""
         raise NotImplementedError
 
 

@@ -79,7 +79,6 @@ class Ledger:
         )
 
     def close(self) -> None:
-        """Closes the file."""
         if self._chain is not None:
             with contextlib.suppress(OSError):  # a failed write was reported already
                 self._chain.close()
@@ -126,6 +125,5 @@ def _key(entry: dict[str, Any]) -> str:
 
 
 def _left_after(path: Path, round: int) -> set[str]:
-    """Keys of the entries after a round."""
     rounds = ((entry, entry.get("round", 0)) for entry in read_lines(path))
     return {_key(entry) for entry, of in rounds if isinstance(of, int) and of > round}  # else it was altered

@@ -41,7 +41,6 @@ class DiscretePlan(PrivacyPlan):
 
     @cached_property
     def training(self) -> SubsetSelection:
-        """The mechanism of training rows' codes."""
         return self._mechanism(self.config.of_training)
 
     @cached_property

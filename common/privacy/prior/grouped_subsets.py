@@ -77,7 +77,6 @@ class GroupedSubsets(SubsetSelection):
         return torch.from_numpy(found).to(torch.float64)
 
     def summary(self) -> dict[str, Any]:
-        """Its name and parameters."""
         return {**super().summary(), "prior": True}
 
     @cached_property

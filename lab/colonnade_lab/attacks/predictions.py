@@ -34,7 +34,6 @@ def predicted(run: AttackedRun, by: AttackedRun | None = None) -> tuple[Tensor, 
 
 
 def of_training(run: AttackedRun) -> tuple[Tensor, list[Tensor]]:
-    """The same for training rows alone."""
     rows, parts = predicted(run)
     count = int(torch.isin(rows, run.schedule.partition.train).sum())  # training rows come first
     return rows[:count], [part[:count] for part in parts]

@@ -71,7 +71,6 @@ class AttackedRun:
 
     @property
     def captured(self) -> tuple[str, ...]:
-        """Parties that captured, in roster order."""
         return tuple(name for name in self.config.federation.names if has_capture(self._home(name).path))
 
     def training(self, party: str) -> Iterator[Captured]:
@@ -125,7 +124,6 @@ class AttackedRun:
         return LOCAL[self.protocol](ctx, self.config.federation.protocol).eval(), columns
 
     def party(self, party: str) -> tuple[ClientContext, Columns]:
-        """A party's context with its state at the end, and its columns."""
         config, columns = self.config.parties[party], self.columns(party)
         round, state = self._state(party)
         ctx = ClientContext(

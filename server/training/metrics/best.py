@@ -25,12 +25,10 @@ _WORDS = {
 
 
 def named(metric: str) -> str:
-    """A metric's name for people."""
     return _WORDS.get(metric, metric)
 
 
 def said(metric: str, value: float) -> str:
-    """A metric's value for people."""
     return f"{value:.2%}" if metric in SHARES else plain(value)
 
 
