@@ -52,7 +52,7 @@ class PredictionSessions:
     _scored: ScoredRows = field(init=False)
 
     def __post_init__(self) -> None:
-        self._scored = ScoredRows(self.folder, self._tell_batch, self.ctx.warn)
+        self._scored = ScoredRows(self.folder, self._tell_batch, self._warn)
 
     async def sessions(self, questions: Questions) -> None:
         """Answers questions, over as many sessions as needed.
@@ -181,6 +181,9 @@ class PredictionSessions:
 
     def _tell_batch(self, record: dict[str, Any], said: str) -> None:
         self.ctx.telemetry.event("batch", party=SERVER, said=said, rows=record["rows"])
+
+    def _warn(self, reason: str) -> None:
+        self.ctx.warn(reason)
 
     def _use(self) -> None:
         """Loads the server's own columns, if any, for the current common rows."""

@@ -34,8 +34,10 @@ from tests.support.messages import any_message, any_tensor, dimensions, fitting_
 ALL = {**CONTRACTS, "prediction": prediction.contract(config({"name": "split"}).federation)}  # all conversations
 BEFORE = {kind.__name__: kind for kind in ALIGNMENT}  # the protocol's own messages
 CODECS = {name: Codec({**contract.kinds, **BEFORE}) for name, contract in ALL.items()}
-KINDS = [(name, kind) for name, contract in ALL.items() for kind in contract.messages]
-KINDS += [("split", kind) for kind in ALIGNMENT]
+OWNERS = {kind: name for name, contract in ALL.items() for kind in contract.messages} | dict.fromkeys(
+    ALIGNMENT, "split"
+)
+KINDS = [(name, kind) for kind, name in OWNERS.items()]  # a kind that several share once
 
 
 def form(kind: type[Message]) -> tuple[type, ...]:
