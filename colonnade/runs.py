@@ -114,13 +114,15 @@ class Run:
     def card(self, out: str | Path | None = None) -> Path:
         """Writes the model card of an ended run, by default card.md in its folder, and returns its path.
 
+        card.html lies beside it. card.yaml in the run's folder, written at first, has the places for people.
+
         Raises:
-            InputError: the run has not ended.
+            InputError: the run has not ended, or card.yaml has an unknown key.
         """
-        from colonnade.reports.card import write_card  # noqa: PLC0415
+        from colonnade.reports.card.write import write_card  # noqa: PLC0415
 
         with private_files():
-            return write_card(self.folder, None if out is None else Path(out))
+            return write_card(self.folder, None if out is None else Path(out)).markdown
 
     def explain(self, out: str | Path | None = None, *, sigma: float = 1.0) -> pa.Table:
         """Measures how much each party of a finished run matters; writes explain.html and explain.json too.

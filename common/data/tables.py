@@ -9,11 +9,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
 from colonnade.common.config.data import tables as sections
 from colonnade.common.config.data.columns import PartyIndex, Type
+from colonnade.common.data.columns.dates import dates
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import Doubt, TypedColumn
 from colonnade.common.data.columns.notation import Notation
@@ -130,6 +133,23 @@ def read_names(config: sections.TableColumnsConfig, member: PartyIndex, base: Pa
     """Names of the columns of this party index; no row is read. Raises like `read_features`."""
     _, names = _opened_columns(config, base)
     return part_of(config.split, (len(names),), names, member).pick(names)
+
+
+def first_and_last(config: sections.TableConfig, base: Path, column: str, form: str) -> tuple[str, ...]:
+    """The first and the last date in a column, as ISO 8601; empty if it has none.
+
+    Args:
+        form: as of `dates`.
+    """
+    ends = []
+    for batch in open_table(config, base).batches([column]):
+        cells = batch.column(0)
+        if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
+            instants = dates(pc.utf8_trim_whitespace(cells), form)
+        else:
+            instants = pc.cast(cells, pa.timestamp("us"), safe=False)
+        ends += [end.date().isoformat() for end in pc.min_max(instants).as_py().values() if end is not None]
+    return (min(ends), max(ends)) if ends else ()
 
 
 def _opened_columns(config: sections.TableColumnsConfig, base: Path) -> tuple[Table, tuple[str, ...]]:

@@ -167,6 +167,8 @@ class RunFolder(MemberFolder):
     comparison = _Below("comparison.html")
     """The page that compares this run with others."""
     card = _Below("card.md")
+    card_answers = _Below("card.yaml")
+    """What people have written for the model card."""
     scorecard = _Below("scorecard.html")
     explained = _Below("explain.json")
     """Contribution of each party, as JSON."""

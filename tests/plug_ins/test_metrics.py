@@ -11,7 +11,7 @@ import yaml
 from colonnade.cli.run.simulate import simulate
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import parse
-from colonnade.reports.card import markdown
+from colonnade.reports.card.write import markdown
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.page import html
 from colonnade.simulation.outcome import Outcome

@@ -29,12 +29,16 @@ def explain(
 def card(
     run: Annotated[Path, typer.Argument(help="the folder of a run that has ended", show_default=False)],
     out: Annotated[
-        Path | None, typer.Option("--out", help="the card's file; default: RUN/card.md", show_default=False)
+        Path | None, typer.Option("--out", help="the card's Markdown file; default: RUN/card.md", show_default=False)
     ] = None,
 ) -> None:
-    from colonnade.reports.card import write_card  # noqa: PLC0415  # torch
+    from colonnade.reports.card.write import write_card  # noqa: PLC0415  # torch
 
-    console.print(f"card: {write_card(run, out)}", markup=False, soft_wrap=True)
+    made = write_card(run, out)
+    console.print(f"card: {made.markdown}, {made.page}", markup=False, soft_wrap=True)
+    if made.empty:
+        said = f"{len(made.empty)} places are empty, of {made.answers}: {', '.join(made.empty)}"
+        console.print(said, style="dim", markup=False, soft_wrap=True)
 
 
 def scorecard(

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from colonnade.common.parsing.file import parse
-from colonnade.reports.card import markdown
+from colonnade.reports.card.write import markdown
 from colonnade.reports.console.progress import score_words
 from colonnade.reports.console.summary import show_summary
 from colonnade.reports.records.run import read_run

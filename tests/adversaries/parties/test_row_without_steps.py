@@ -23,7 +23,7 @@ from colonnade.common.errors import ConfigError
 from colonnade.common.observability.metric import privacy as metrics
 from colonnade.common.protocols.split import Embedding
 from colonnade.common.run.state import State
-from colonnade.reports.card import markdown
+from colonnade.reports.card.write import markdown
 from colonnade.reports.guarantee import describe_privacy
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.privacy import headline

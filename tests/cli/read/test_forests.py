@@ -17,7 +17,7 @@ from colonnade.cli.read.export import export
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import encoding, load_features
 from colonnade.common.parsing.file import parse
-from colonnade.reports.card import markdown
+from colonnade.reports.card.write import markdown
 from colonnade.reports.explanation.findings import measure
 from colonnade.reports.explanation.trained import open_run
 from colonnade.reports.explanation.words import numbers
