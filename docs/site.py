@@ -6,6 +6,9 @@ lie, and nothing here changes that.
 
 from __future__ import annotations
 
+import html
+import itertools
+import json
 import posixpath
 import re
 from collections.abc import Callable
@@ -17,6 +20,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent
+ERRORS = "docs/errors.md"
 ELSEWHERE = {
     "CHANGELOG.md": "project/changes.md",
     "CONTRIBUTING.md": "project/contributing.md",
@@ -25,9 +29,13 @@ ELSEWHERE = {
     "deploy/machines.md": "deploy/machines.md",
     "deploy/systemd/README.md": "deploy/systemd.md",
 }
+PREFERRED = {"configuration.md": 1.2, "commands.md": 2.0, "reference/": 0.0005, "results/": 0.5}
+"""Weights of pages in the search: whoever looks for a key wants what it means, before the sources."""
+ROW_WEIGHT = 0.8
 _ROLES = ("common", "server", "client")
 _FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2 *$", re.M | re.S)
 _LINK = re.compile(r"(?P<mark>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
+_ROW = re.compile(r"^\| (?=`)(?P<cells>.*) \|$", re.M)
 _MODULE = re.compile(r"^- \[`(?P<file>[\w/]+)\.py`\]\([^)]*\)$", re.M)
 
 
@@ -41,11 +49,28 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
     """Completes a page: links first, then what is taken from the sources."""
     home = _home(page.file)
+    weights = (weight for beginning, weight in PREFERRED.items() if page.file.src_uri.startswith(beginning))
+    page.meta["search"] = {"boost": next(weights, 1.0)}
     text = _outside_fences(markdown, lambda part: _LINK.sub(lambda link: _link(link, home, page, files), part))
     if home.startswith("docs/reference/"):
         text = _documented(markdown, text)
+    if home == ERRORS:
+        numbers = itertools.count()
+        text = _ROW.sub(lambda row: f'| <span id="m{next(numbers)}"></span>{row["cells"]} |', text)
     folder, name = posixpath.split(home)
     return text + _sources(name.removesuffix(".md")) if folder == "docs/protocols" and name != "index.md" else text
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Makes every message a section of its own for the search, so that a pasted one leads to its row."""
+    place = Path(config.site_dir) / "search/search_index.json"
+    index = json.loads(place.read_text(encoding="utf-8"))
+    for number, row in enumerate(_ROW.finditer((ROOT / ERRORS).read_text(encoding="utf-8"))):
+        message, *cells = (_LINK.sub(r"\g<text>", cell).replace("`", "") for cell in row["cells"].split(" | "))
+        text = html.escape(". ".join(cell for cell in cells if cell.strip()))
+        section = {"location": f"errors.html#m{number}", "title": html.escape(message), "text": text}
+        index["docs"].append({**section, "boost": ROW_WEIGHT})
+    place.write_text(json.dumps(index, separators=(",", ":")), encoding="utf-8")
 
 
 def _home(file: File) -> str:

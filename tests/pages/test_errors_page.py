@@ -1,13 +1,19 @@
-"""docs/errors.md quotes the code's messages: nearly every letter of a quotation is in the sources."""
+"""docs/errors.md quotes the code's messages: nearly every letter is in the sources, and the search finds their keys."""
 
 from __future__ import annotations
 
 import ast
+import html
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+import yaml
+
+from colonnade.common.parsing.reference import sections
 from tests.support.rooms import CODE
 
 ROOT = Path(__file__).parents[2]
@@ -117,3 +123,45 @@ def test_every_finding_of_a_transcript_has_a_row() -> None:
     assert len(findings()) > 7
     assert not {parts for parts in findings() if not in_a_row(parts)}
     assert not in_a_row(("round ", ": ", " was sold another "))
+
+
+# The last column names keys, and the search of the site finds each.
+
+KEY = re.compile(r"\[`([\w.]+)`\]\((configuration\.md#[\w-]+)\)")
+QUOTATION = re.compile(r"^\| `+ ?(.+?) ?`+ \|?")
+ROWS = [line for line in PAGE.splitlines() if line.startswith("| `")]
+WORDS = re.compile(yaml.safe_load((ROOT / "mkdocs.yml").read_text().partition("separator: ")[2].partition("\n")[0]))
+KEYS = {f"{section.path}.{key.name}".lstrip(".") for section in sections() for key in section.keys} | {
+    section.path for section in sections()
+}
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What the search knows of pages and sections, by their address; docstrings are not needed, and left out."""
+    mkdocs = pytest.importorskip("mkdocs.config")
+    build = pytest.importorskip("mkdocs.commands.build")
+    site = tmp_path_factory.mktemp("site")
+    config = mkdocs.load_config(str(ROOT / "mkdocs.yml"), site_dir=str(site), plugins=["search"], strict=False)
+    build.build(config)
+    found = json.loads((site / "search/search_index.json").read_text())["docs"]
+    return {part["location"]: html.unescape(f"{part['title']} {part['text']}") for part in found}
+
+
+@pytest.mark.slow
+def test_the_search_finds_every_message_and_the_key_that_it_is_about(index: dict[str, str]) -> None:
+    assert len(ROWS) > 190
+    for number, row in enumerate(ROWS):
+        found = WORDS.split(index[f"errors.html#m{number}"])
+        assert {word for word in WORDS.split(QUOTATION.findall(row)[0]) if word} <= set(found), row
+        for key, link in KEY.findall(row.rpartition(" | ")[2]):
+            assert key.rpartition(".")[2] in WORDS.split(index[link.replace(".md", ".html")]), (key, link)
+
+
+def test_every_row_has_a_place_for_its_key_and_most_have_one() -> None:
+    cells = [row.strip("|").split(" | ") for row in ROWS]
+    assert not [row for row in cells if len(row) != 4]
+    with_keys = [row for row in cells if KEY.search(row[3])]
+    assert len(with_keys) > 0.65 * len(cells)
+    for row in with_keys:
+        assert {key for key, _ in KEY.findall(row[3])} <= KEYS
