@@ -199,10 +199,6 @@ async def test_a_server_that_raises_lowered_rates_again_is_refused(tmp_path: Pat
         await there.begin("run1")
         for _ in there.parties:
             await there.event("begin")
-        if restarted:
-            await there.stop()
-            there.start()
-        else:
-            there.hub.rewind("again")
+        await there.again(restarted=restarted)
         there.hub.backed_off = 1
         await refused(there, "expected at least 2, got 1")

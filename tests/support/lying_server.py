@@ -95,6 +95,14 @@ class Liar:
             await self.hub._changed.wait()
         return [None if isinstance(one, asyncio.CancelledError) else one for one in ended]
 
+    async def again(self, *, restarted: bool) -> None:
+        """The parties start again, or the session is rewound."""
+        if restarted:
+            await self.stop()
+            self.start()
+        else:
+            self.hub.rewind("again")
+
     async def errors(self) -> dict[str, BaseException | None]:
         """The error of each party, once all have ended."""
         ended = await asyncio.gather(*self.parties.values(), return_exceptions=True)

@@ -10,12 +10,12 @@ from pydantic import Field, model_validator
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.registry import CONTRACTS, NAMES, OUTSIDE
-from colonnade.common.errors import ConfigError, InputError, nearest
+from colonnade.common.errors import InputError, nearest
 from colonnade.common.messaging.message import PartyMessage, schema
 from colonnade.common.parsing.file import load
 from colonnade.common.privacy.accounting.accountant import epsilon, find_noise_multiplier
 from colonnade.common.section import Section
-from colonnade_lab.papers.papers import PLANS, Name, PaperRun, read_list
+from colonnade_lab.papers.papers import PLANS, Name, PaperRun, read_list, refuse_all_but_every
 from colonnade_lab.papers.running import Job
 
 FILE = PLANS / "beside.yaml"
@@ -83,16 +83,7 @@ class ComparisonPlan(Section):
 
     @model_validator(mode="after")
     def _all_of_them(self) -> ComparisonPlan:
-        named = [*self.protocols, *self.left_out]
-        if unknown := next((name for name in named if name not in NAMES), None):
-            raise ConfigError(f"{unknown!r} is no protocol{nearest(unknown, NAMES)}")
-        if sorted(named) != sorted(NAMES):
-            twice = sorted(set(self.protocols) & set(self.left_out))
-            lost = sorted(set(NAMES) - set(named))
-            raise ConfigError(
-                f"every protocol once; missing: {', '.join(lost) or 'none'}, twice: {', '.join(twice) or 'none'}",
-                hint="give every protocol an entry under protocols, or a reason under left_out",
-            )
+        refuse_all_but_every(NAMES, [*self.protocols, *self.left_out])
         return self
 
     def conditions(self, name: str) -> dict[str, PaperRun]:

@@ -9,10 +9,10 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from colonnade.common.contracts.registry import CONTRACTS, NAMES
-from colonnade.common.errors import ConfigError, InputError, nearest
+from colonnade.common.errors import InputError, nearest
 from colonnade.common.messaging.message import PartyMessage, schema
 from colonnade.common.section import Section
-from colonnade_lab.papers.papers import PLANS, Name, PaperRun, read_list
+from colonnade_lab.papers.papers import PLANS, Name, PaperRun, read_list, refuse_all_but_every
 from colonnade_lab.papers.running import Job
 
 FILE = PLANS / "frontier.yaml"
@@ -93,14 +93,7 @@ class FrontierPlan(Section):
 
     @model_validator(mode="after")
     def _every_protocol(self) -> FrontierPlan:
-        named = [*self.protocols, *self.left_out]
-        if unknown := next((name for name in named if name not in NAMES), None):
-            raise ConfigError(f"{unknown!r} is no protocol{nearest(unknown, NAMES)}")
-        if lost := [name for name in NAMES if named.count(name) != 1]:
-            raise ConfigError(
-                f"every protocol once, under protocols or left_out; missing or twice: {', '.join(lost)}",
-                hint="give it an entry under protocols, or a reason under left_out",
-            )
+        refuse_all_but_every(NAMES, [*self.protocols, *self.left_out])
         return self
 
     def variants(self, name: str) -> dict[str, tuple[str, ...]]:

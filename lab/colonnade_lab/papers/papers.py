@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,6 +26,17 @@ class Printed(float):
     """A number of a list that keeps its decimal digits: 95.00 has two."""
 
     digits: int = 0
+
+
+def refuse_all_but_every(known: Collection[str], named: list[str]) -> None:
+    """Refuses a plan of all protocols whose entries and reasons for absence do not name each of them once."""
+    if unknown := next((name for name in named if name not in known), None):
+        raise ConfigError(f"{unknown!r} is no protocol{nearest(unknown, known)}")
+    if lost := [name for name in known if named.count(name) != 1]:
+        raise ConfigError(
+            f"every protocol once, under protocols or left_out; missing or twice: {', '.join(lost)}",
+            hint="give it an entry under protocols, or a reason under left_out",
+        )
 
 
 class _ListLoader(yaml.SafeLoader):

@@ -69,11 +69,7 @@ async def test_another_run_in_the_same_folder_is_refused_by_every_party(
         there.start()
         await summed(there, "run1")
         before = left(there)
-        if restarted:
-            await there.stop()
-            there.start()
-        else:
-            there.hub.rewind("again")
+        await there.again(restarted=restarted)
         with pytest.raises(PeerError):  # the sum over the others, which would show what the victim sent
             await there.begin(run)
             await there.sum(run, others(there))
@@ -109,11 +105,7 @@ async def test_before_a_checkpoint_is_committed_the_run_may_begin_anew_and_round
         await summed(there, "run1")
         there.hub.request_save(Save(1))
         for restarted in (False, True):
-            if restarted:
-                await there.stop()
-                there.start()
-            else:
-                there.hub.rewind("again")
+            await there.again(restarted=restarted)
             await there.begin("run1")
             assert await there.sum("run1", others(there)) is None
         assert any("nothing is sent for it over another set" in reason for reason in there.warnings("party1"))
@@ -123,11 +115,7 @@ async def test_before_a_checkpoint_is_committed_the_run_may_begin_anew_and_round
 async def test_the_beginning_is_refused_once_a_checkpoint_was_committed(tmp_path: Path, restarted: bool) -> None:
     async with lying(agreed(), tmp_path) as there:
         await two_checkpoints(there)
-        if restarted:
-            await there.stop()
-            there.start()
-        else:
-            there.hub.rewind("again")
+        await there.again(restarted=restarted)
         with pytest.raises(PeerError):
             await there.begin("run1")
             await there.sum("run1", there.config.federation.names)
@@ -162,11 +150,7 @@ async def test_a_party_that_goes_back_drops_its_checkpoints_of_later_rounds(tmp_
         await two_checkpoints(there)
         stores = [Checkpoints(there.home(name) / "checkpoints") for name in there.parties]
         assert [store.usable() for store in stores] == [[2, 1]] * len(stores)
-        if restarted:
-            await there.stop()
-            there.start()
-        else:
-            there.hub.rewind("again")
+        await there.again(restarted=restarted)
         await there.begin("run1", round=1)
         waiting = set(there.parties)
         while waiting:  # a party says that it has begun after it has dropped them
