@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,12 @@ def read(folder: Path, column: list[str], **more: Any) -> Features:
     return load_features(data({"source": "csv", "path": "t.csv", "key": "id", **more}), PartyIndex(0, 1), folder)
 
 
-@pytest.mark.parametrize(
-    "mark", [*(mark for mark in cells.MARKS if not {mark, mark.upper()} & {*cells.MISSING}), "None", "zzz", "fehlt"]
-)
-@pytest.mark.parametrize("missing", ["refuse", "mean"])
-@pytest.mark.parametrize("share", [0.2, 0.6, 0.95])
+KNOWN_MARKS = [mark for mark in cells.MARKS if not {mark, mark.upper()} & {*cells.MISSING}]
+BESIDE = {(mark, "refuse", 0.6) for mark in KNOWN_MARKS}
+BESIDE |= {(*one, share) for one in product(("None", "zzz", "fehlt"), ("refuse", "mean")) for share in (0.2, 0.6, 0.95)}
+
+
+@pytest.mark.parametrize(("mark", "missing", "share"), sorted(BESIDE))
 def test_numbers_beside_a_mark_are_no_categories(tmp_path: Path, mark: str, missing: str, share: float) -> None:
     column = [f"{row}.5" if row % 20 >= 20 * share else mark for row in range(200)]
     with pytest.raises(DataError, match=r"t\.csv, line \d+, column 'x': .* is no number") as refused:
