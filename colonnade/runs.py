@@ -14,6 +14,7 @@ from colonnade.common.run.json_lines import read_lines
 from colonnade.common.run.permissions import private_files
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.launcher.processes import started
+from colonnade.reports.console.live import shown
 from colonnade.reports.console.progress import Progress
 from colonnade.reports.console.screen import Screen
 from colonnade.reports.console.screen import out as out_screen
@@ -216,10 +217,11 @@ class Run:
                 resume_virtually(self.folder, changes, listeners)
             return self
         listeners = _listeners(on_event)
-        with started() as processes, torch_defaults(), private_files():
+        screen = _screen(progress=progress)
+        with started() as processes, torch_defaults(), private_files(), shown(screen):
             from colonnade.launcher import federation, watch  # noqa: PLC0415  # while the fork server imports torch
 
-            options = watch.LaunchOptions(screen=_screen(progress=progress), listeners=listeners)
+            options = watch.LaunchOptions(screen=screen, listeners=listeners)
             return _finished(federation.relaunch(processes, self.folder, changes, options))
 
     def _repr_html_(self) -> str:
@@ -322,11 +324,12 @@ def up(
         KeyboardInterrupt: it was interrupted; all processes have ended.
     """
     listeners = _listeners(on_event)
-    with started() as processes, torch_defaults(), private_files():
+    screen = _screen(progress=progress)
+    with started() as processes, torch_defaults(), private_files(), shown(screen):
         from colonnade.launcher import configuration, federation, watch  # noqa: PLC0415  # while the fork server does
 
         address = _ANY if dashboard is True else dashboard or ""
-        options = watch.LaunchOptions(secure, address, _screen(progress=progress), listeners)
+        options = watch.LaunchOptions(secure, address, screen, listeners)
         given = configuration.GivenConfig.of(config, tables, sets)
         return _finished(federation.launch(processes, given, _path(out), options))
 
@@ -359,16 +362,17 @@ def _listening(on_event: OnEvent | None, *, progress: bool) -> Iterator[tuple[Ca
     if not progress:
         yield _listeners(on_event)
         return
-    shown = Progress(out_screen)
-    try:
-        yield (shown, *_listeners(on_event))
-    finally:
-        shown.close()
+    with shown(out_screen):
+        heard = Progress(out_screen, "reading the data")
+        try:
+            yield (heard, *_listeners(on_event))
+        finally:
+            heard.close()
 
 
 def _screen(*, progress: bool) -> Screen:
     """The console, or one that prints nothing."""
-    return out_screen if progress else Screen(highlight=False, quiet=True)
+    return out_screen if progress else Screen(quiet=True)
 
 
 _DEVICES = ("cpu", "cuda", "xpu", "mps")

@@ -194,6 +194,8 @@ class PartySessions:
             identity=self.identity,
             run_cache=self._run_cache,
         )  # fmt: skip
+        for doubt in () if self.task.predicts else self._ctx.features.doubts:
+            self._warn(str(doubt))
         if self.task.predicts and own is not None and self._scored is not None:
             self._ctx.keep = OwnPredictions(own.own_predictions, features.ids, self.federation.classes).add
             self._ctx.explain = OwnLines(own.reasons, features.ids, EXPLAINED).add

@@ -148,6 +148,18 @@ class LazyCommands(TyperGroup):
         names = super().list_commands(ctx)
         return sorted(names, key=lambda name: name in COMMANDS and COMMANDS[name].place.endswith(":app"))
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes the commands by panel."""
+        panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in PANELS}
+        for name in self.list_commands(ctx):
+            command = self.commands[name]
+            panels.setdefault(getattr(command, "rich_help_panel", None) or "Commands", []).append(
+                (name, command.help or "")
+            )
+        for panel, lines in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(lines)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         if args[0] not in self.commands:
             self._add_laboratory(args[0])
@@ -157,7 +169,7 @@ class LazyCommands(TyperGroup):
     def _add_laboratory(self, word: str = "") -> None:
         """Adds the laboratory's commands. Raises InputError if `word` is one of them and it is not installed."""
         if word in laboratory.COMMANDS or laboratory.installed():
-            added = typer.Typer()
+            added = typer.Typer(rich_markup_mode=None)
             laboratory.load("commands", f"`{word}`")(added)
             group = typer.main.get_command(added)
             assert isinstance(group, TyperGroup)  # of several commands
@@ -177,7 +189,7 @@ def loaded(name: str) -> Any:
     found = getattr(import_module(f"colonnade.cli.{module}"), attribute)
     app = found
     if not isinstance(found, typer.Typer):
-        app = typer.Typer(add_completion=False)
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
         app.command(name, help=command.help, **command.settings)(found)
     made = typer.main.get_command(app)
     made.name, made.help = name, command.help

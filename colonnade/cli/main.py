@@ -16,6 +16,7 @@ from colonnade.common.errors import InputError
 from colonnade.common.observability.log import VARIABLE, write_to_stderr
 from colonnade.common.run.permissions import keep_private
 from colonnade.common.version import VERSION
+from colonnade.reports.console.live import shown
 from colonnade.reports.console.screen import INTERRUPTED, fail, lenient
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.dashboard.address import completed
@@ -25,6 +26,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # whose import takes longer than all others
     epilog="Every command takes --debug, which shows tracebacks.",
 )
 
@@ -67,6 +69,7 @@ def main() -> None:
             write_to_stderr(level)
         keep_private()  # before this process or a child writes anything
         _refuse_undecodable(sys.argv[1:])
-        app(completed(sys.argv[1:]))
+        with shown(console):
+            app(completed(sys.argv[1:]))
     except Exception as error:  # noqa: BLE001  # the outermost handler prints every error
         fail(error)

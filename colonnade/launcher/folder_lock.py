@@ -134,10 +134,10 @@ def _narrow(folder: Path) -> None:
     narrowed, foreign = narrow(folder)
     if narrowed:
         said = f"{folder}: others could read or change {narrowed} of its files and folders; they no longer can"
-        err.print(said, style="yellow", markup=False)
+        err.say(said, "yellow")
     if foreign:
         said = f"{folder}: {counted(foreign, 'file')} of another user can be read or changed by others"
-        err.print(said, style="yellow", markup=False)
+        err.say(said, "yellow")
 
 
 def is_held(folder: Path) -> bool:

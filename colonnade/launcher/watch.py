@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from colonnade.common.config.members import Config, LaunchConfig
 from colonnade.common.config.remedy import command
 from colonnade.common.errors import MemberFailed
@@ -30,8 +28,9 @@ from colonnade.launcher.processes import Processes, last_words
 from colonnade.launcher.readiness import refuse_other_keys
 from colonnade.launcher.scratch import temporary_identities
 from colonnade.reports.console.progress import Progress
-from colonnade.reports.console.screen import INTERRUPTED, debugging
+from colonnade.reports.console.screen import INTERRUPTED, Screen, debugging
 from colonnade.reports.console.screen import out as console
+from colonnade.reports.words import counted
 
 _LINGER = 15.0  # seconds that parties have for their farewell once the server has ended
 _NOTICE = 3.0  # seconds for the others to notice that a member has failed
@@ -49,7 +48,7 @@ class LaunchOptions:
 
     secure: bool = True
     dashboard: str = ""
-    screen: Console = console
+    screen: Screen = console
     listeners: Sequence[Listener] = ()
 
 
@@ -97,7 +96,7 @@ class Launch:
         self._scratch, self._secure = scratch, options.secure
         self._screen, self._listeners = options.screen, options.listeners
         self._names = config.federation.names
-        self._progress = Progress(options.screen)
+        self._progress = Progress(options.screen, f"starting the server and {counted(len(self._names), 'party')}")
         self._events = self._follow(self._folder.events, _size(self._folder.events))
         self._address = scratch / "address"
         self._begun = self._went_on = False
@@ -129,7 +128,7 @@ class Launch:
                 self._watch(processes)
         except KeyboardInterrupt:
             interrupted = True
-            self._screen.print("stopping ...", style="yellow")
+            self._screen.say("stopping ...", "yellow")
             self._stop(processes)
         except BaseException:  # of a listener
             self._listeners = ()
@@ -213,7 +212,7 @@ class Launch:
                 continue
             if self._restarts.noticed(name):
                 killer = signal.Signals(-code).name
-                self._screen.print(f"{name} was killed by {killer}, it is started again", style="yellow", markup=False)
+                self._screen.say(f"{name} was killed by {killer}, it is started again", "yellow")
             if self._restarts.due(name):
                 if name == "server":
                     self._address.unlink(missing_ok=True)  # the server will listen elsewhere

@@ -17,6 +17,7 @@ from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.parsing.file import parse
 from colonnade.common.run.permissions import private_files
 from colonnade.launcher.configuration import ConfigLike, GivenConfig
+from colonnade.reports.console.live import showing
 from colonnade.reports.console.outputs import write_text
 from colonnade.search.defaults import default_space
 from colonnade.search.folder import (
@@ -97,7 +98,7 @@ def tune(
     if pruner not in PRUNERS:
         raise InputError(f"--pruner {pruner}: expected one of {', '.join(PRUNERS)}")
     identity = {**plan.identity, "seed": str(seed), "pruner": pruner}
-    with private_files(), folder.locked(), folder.with_tables(given):
+    with private_files(), showing(progress), folder.locked(), folder.with_tables(given):
         record = folder.settle(identity)
         aligned = _read_data(plan, folder)
         url = storage or f"sqlite:///{folder.database}"
@@ -108,7 +109,7 @@ def tune(
         lines.begin(plan.usual, resumed=store.recover(), storage=masked(storage or ""))
         store.begin(own_values(plan.tree, plan.space))
         deadline = time.monotonic() + (timeout if timeout is not None else float("inf"))
-        with _always(store):
+        with _always(store), lines.searching():
             _Loop(plan, store, lines, aligned, trials, jobs, deadline).run()
         return _leave(plan, store, lines, folder)
 

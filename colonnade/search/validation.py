@@ -10,13 +10,15 @@ from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from rich.table import Table
 
 from colonnade.common.config.members import Config
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import parse
+from colonnade.common.run.activity import Activity, activity
 from colonnade.common.run.permissions import private_files
 from colonnade.launcher.configuration import ConfigLike, GivenConfig
+from colonnade.reports.console.grid import Grid
+from colonnade.reports.console.live import showing
 from colonnade.reports.console.outputs import write_text
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.html.markup import written
@@ -131,7 +133,7 @@ def cv(
     refuse_fewer(folds=(folds, 2), repeats=(repeats, 1), jobs=(jobs, 1))
     tree = without_space(whole)
     splits = {"folds": folds, "repeats": repeats, "seed": seed, "stratified": evenly}
-    with private_files(), folder.locked(), folder.with_tables(given):
+    with private_files(), showing(progress), folder.locked(), folder.with_tables(given):
         record = folder.settle({"configuration": digest(tree), "division": digest(splits)})
         aligned = align_once(parsed, base, folder.aligned)
         labels = pool_labels(parsed, base, aligned)
@@ -161,6 +163,7 @@ class _Folds:
     record: dict[str, Any]
     show: bool
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _doing: Activity = field(init=False)
 
     @property
     def kept(self) -> list[FoldRecord]:
@@ -173,7 +176,9 @@ class _Folds:
         todo = [fold for fold in drawn if (fold.repeat, fold.number) not in done]
         if done:
             self._say(f"goes on after {counted(len(done), 'fold')}")
-        share_out(todo, jobs, lambda fold, performer: self._run(fold, performer, jobs))
+        with activity("cross-validating", len(drawn), "folds") as self._doing:
+            self._doing.done = self._doing.kept = len(done)
+            share_out(todo, jobs, lambda fold, performer: self._run(fold, performer, jobs))
 
     def _run(self, fold: Fold, performer: Performer, jobs: int) -> None:
         result = performer.perform(self._task(fold, jobs), lambda _number, _metrics, _last: True)
@@ -187,6 +192,8 @@ class _Folds:
             self.record.setdefault("each", []).append(made.plain())
             self.folder.write(self.record)
         value = f"{self.goal.metric} {made.metrics[self.goal.metric]:.4f}"
+        self._doing.step()
+        self._doing.facts = (value,)
         self._say(f"repeat {fold.repeat}, fold {fold.number}: {value} on {made.rows} rows in {made.seconds:.1f} s")
 
     def _task(self, fold: Fold, jobs: int) -> Task:
@@ -211,21 +218,21 @@ class _Folds:
         self.folder.write(self.record)
         write_text(self.folder.page, CvPage(self.config, self.goal.metric, records, splits).html())
         if self.show:
-            console.print(_table(found, records))
+            console.show(_table(found, records))
             for line in say_folds(found.metric, records):
                 self._say(line, "")
             if is_private(self.config):
                 self._say(FOLDS_PRIVACY, "yellow")
-            self._say(f"page: {found.page}", "")
+            console.point("page", found.page)
         return found
 
     def _say(self, text: str, style: str = "dim") -> None:
         if self.show:
-            console.print(text, style=style, markup=False, soft_wrap=True)
+            console.say(text, style)
 
 
-def _table(found: Validation, records: Sequence[FoldRecord]) -> Table:
-    table = Table("repeat", "fold", "rows held out", found.metric, title=f"{found.metric} of the rows held out")
+def _table(found: Validation, records: Sequence[FoldRecord]) -> Grid:
+    table = Grid("repeat", "fold", "rows held out", found.metric, title=f"{found.metric} of the rows held out")
     for record in records:
         place = (str(record.repeat), str(record.fold), str(record.rows))
         table.add_row(*place, f"{record.metrics[found.metric]:.4f}")

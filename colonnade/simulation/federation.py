@@ -45,6 +45,7 @@ from colonnade.common.errors import ConfigError, PartyFailed, TrainingDiverged
 from colonnade.common.messaging.message import Message, largest_bytes, snapshot
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.error_attribution import whose
+from colonnade.common.run.activity import activity
 from colonnade.common.run.checkpoints import Checkpoints, MemoryCheckpoints, Owner
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import PartyFolder
@@ -400,7 +401,7 @@ class VirtualIncidents:
 def find_rows(config: Config, base: Path) -> Mapping[str, Tensor]:
     """Rows of every member's source that all members have, int64 (common,), in their common order."""
     simulation = Simulation(config, base, instead={SERVER: _stop})
-    with suppress(_Aligned):
+    with activity("aligning rows"), suppress(_Aligned):
         simulation.run()
     return {member: kept_rows(cache, member) for member, cache in simulation.caches.items()}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -34,6 +35,7 @@ from colonnade.common.config.data.sources import (
 )
 from colonnade.common.config.data.tables import TableColumnsConfig, TableLabelsConfig
 from colonnade.common.config.run_options import Task
+from colonnade.common.data.columns.doubts import new_words
 from colonnade.common.data.columns.encode import EncodeConfig, Encoder
 from colonnade.common.data.columns.features import Features, Source
 from colonnade.common.data.columns.kept_encoder import EncoderFile
@@ -52,6 +54,8 @@ from colonnade.common.data.outside import check_columns, check_label_column
 from colonnade.common.data.split import part_of
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, DataError
+from colonnade.common.run.activity import Activity, activity
+from colonnade.common.run.run_folder import describe_source
 
 
 def load_features(
@@ -74,10 +78,15 @@ def load_features(
         DataError: the source is not found or not usable, or lacks a column of training.
         ConfigError: the split does not fit the source or the roster.
     """
-    if config.source in SOURCES.entries:
-        with SOURCES.blamed(config.source, DataError):
-            return check_columns(config.source, _load_features(config, member, base, kept))
-    return _load_features(config, member, base, kept, cache)
+    with _reading(config):
+        if config.source in SOURCES.entries:
+            with SOURCES.blamed(config.source, DataError):
+                return check_columns(config.source, _load_features(config, member, base, kept))
+        return _load_features(config, member, base, kept, cache)
+
+
+def _reading(config: DataConfig | LabelConfig) -> AbstractContextManager[Activity]:
+    return activity(f"reading {describe_source(config.model_dump(mode='json'))}")
 
 
 def open_source(config: DataConfig, base: Path) -> Source:
@@ -156,8 +165,11 @@ def prepare(
         ConfigError: noise is configured, which a table before encoding does not have.
     """
     how = replace(encoding(config), scale="none") if typed else encoding(config)
-    encoder = Encoder.fit(how, features, train_rows) if kept is None else kept.get(how, features, train_rows)
-    return _columns(config, encoder, features, (seed, party), train_rows, typed=typed)
+    with activity(f"encoding the columns of {party}"):
+        encoder = Encoder.fit(how, features, train_rows) if kept is None else kept.get(how, features, train_rows)
+        columns = _columns(config, encoder, features, (seed, party), train_rows, typed=typed)
+        columns.doubts = tuple(new_words(features, train_rows))
+        return columns
 
 
 def prepare_others(
@@ -215,11 +227,12 @@ def load_labels(
         DataError: the source is not found, or a label is missing or invalid.
         ConfigError: the source does not have the labels that the task needs.
     """
-    if config.source in SOURCES.entries:
-        with SOURCES.blamed(config.source, DataError):
-            found = _load_labels(config, base, task)
-            return check_label_column(config.source, found, numbers=task == "regression")
-    return _load_labels(config, base, task, cache)
+    with _reading(config):
+        if config.source in SOURCES.entries:
+            with SOURCES.blamed(config.source, DataError):
+                found = _load_labels(config, base, task)
+                return check_label_column(config.source, found, numbers=task == "regression")
+        return _load_labels(config, base, task, cache)
 
 
 def _load_labels(config: LabelConfig, base: Path, task: Task, cache: TableCache | None = None) -> LabelColumn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -156,20 +156,20 @@ ROWS_A_BIN = 10
 """Training rows for each sum that is known, below which labels can be solved for (docs/encryption.md, Labels)."""
 
 
-def solvable(bins: Mapping[str, int], rows: int) -> Iterator[str]:
-    """Sentences about parties whose bins are so many, each by itself and all together, that the rows' labels can be
-    solved for from sums of them over each bin.
+def solvable(bins: Mapping[str, int], rows: int) -> str:
+    """A sentence about parties whose bins are so many, each by itself or all together, that the rows' labels can be
+    solved for from sums of them over each bin; "" if there is none.
 
     Args:
         bins: of all columns, by party.
         rows: of training.
     """
-    together = {", ".join(bins): sum(bins.values())} if len(bins) > 1 else {}
-    for names, count in {**bins, **together}.items():
-        if count * ROWS_A_BIN > rows:
-            who = f"{names} together have" if names in together else f"{names} has"
-            yield (
-                f"{who} {count} bins for {rows} training rows: from sums over each of them many rows' labels can be "
-                "solved for; bring more rows or fewer columns, or take larger bins where the protocol has `bins` and "
-                "`least`, until they are at most a tenth of the rows"
-            )
+    together = {"all together": sum(bins.values())} if len(bins) > 1 else {}
+    many = [f"{who} {count}" for who, count in {**bins, **together}.items() if count * ROWS_A_BIN > rows]
+    if not many:
+        return ""
+    return (
+        f"bins for {rows} training rows: {', '.join(many)}; from sums over each many rows' labels can be solved "
+        "for; bring more rows or fewer columns, or take larger bins where the protocol has `bins` and `least`, until "
+        "they are at most a tenth of the rows"
+    )

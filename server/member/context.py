@@ -189,6 +189,8 @@ class ServerParts:
             sample=rows, kept=kept, ids=labels.ids, cache=self.cache,
         )  # fmt: skip
         ctx.columns = columns and columns.to(self.device)
+        for doubt in columns.doubts if columns else ():
+            ctx.warn(str(doubt))
 
     def protect(self, ctx: ServerContext, *, begun: bool) -> None:
         """Draws or reads the noise on labels and the count of responses. `begun`: an earlier start may have used them.

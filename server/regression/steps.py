@@ -30,7 +30,8 @@ class AllSteps:
     def __init__(self, ctx: ServerContext, clients: Cohort, model: Regression, sums: Sums, weight: int) -> None:
         self._ctx, self._clients, self._model, self._sums, self._weight = ctx, clients, model, sums, weight
         self.at_end: Callable[[int], Awaitable[None]] | None = None  # in the round in which the run has converged
-        self._returned, self._opened = ReturnedSums(ctx, clients, weight=weight), 0  # round
+        cards = ctx.federation.protocol.cards  # whose bins were counted, and told of, before their steps
+        self._returned, self._opened = ReturnedSums(ctx, clients, weight=weight, told=cards), 0  # round
 
     @classmethod
     async def begin(
@@ -52,7 +53,7 @@ class AllSteps:
         derivatives over other matrices of theirs.
         """
         await self._clients.broadcast(Direction(t, self._model.steps, torch.zeros(self._model.vectors).double()))
-        returned = ReturnedSums(self._ctx, self._clients, weight=self._weight)
+        returned = ReturnedSums(self._ctx, self._clients, weight=self._weight, told=True)
         await returned.open(t)
         await returned.give(t, *self._model.curvatures(returned.bits), level=level)
 

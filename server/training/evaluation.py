@@ -12,6 +12,7 @@ from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import M, Message
+from colonnade.common.run.activity import activity
 from colonnade.common.run.phases import evaluation
 from colonnade.server.training.absence import Absence
 from colonnade.server.training.context import ServerContext
@@ -38,13 +39,17 @@ async def evaluate(
     looks_back = round == ctx.schedule.rounds or ctx.federation.stop is not None  # the round may become the best one
     for part in ctx.schedule.evaluations(round):
         score, absence = ctx.score(), Absence(ctx, kind)
-        for number, block in enumerate(ctx.schedule.blocks(part)):
-            responses = await collect_block(ctx, clients, kind, round, (part, number), among, rows=len(block), **dims)
-            with torch.no_grad():
-                logits = predict(responses, block)
-            score.add(logits, ctx.labels[block])
-            if part == "validation":
-                absence.add(responses, block, again=looks_back)
+        blocks = ctx.schedule.blocks(part)
+        with activity(f"evaluating the {part} rows", len(blocks), "blocks") as doing:
+            for number, block in enumerate(blocks):
+                place = part, number
+                responses = await collect_block(ctx, clients, kind, round, place, among, rows=len(block), **dims)
+                with torch.no_grad():
+                    logits = predict(responses, block)
+                score.add(logits, ctx.labels[block])
+                if part == "validation":
+                    absence.add(responses, block, again=looks_back)
+                doing.step()
         ctx.evaluated(round, part, score)
         if part == "validation":
             with torch.no_grad():

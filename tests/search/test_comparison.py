@@ -469,8 +469,7 @@ def test_models_at_chance_are_marked_everywhere_with_the_error_of_their_values(
     shown = capsys.readouterr().out
     assert "positive class yes" in shown and "None is shown to be better than chance on the 60 test rows" in shown
     assert "set apart: split: on the test rows the model is no better than a model that knows no column" in shown
-    tabled = [row for row in shown.splitlines() if row[:1] in "┏┃┡│└"]
-    assert tabled and max(map(len, tabled)) <= 80 and not any("…" in row for row in tabled)
+    assert "\nsplit " in shown and "…" not in shown
     assert next(csv.DictReader((tmp_path / "comparison.csv").open()))["at_chance"] == "defaults"
     assert f"± {196 * line['defaults_error']:.1f} %" in (tmp_path / "comparison.html").read_text()
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from rich import box
 from rich.filesize import decimal
-from rich.table import Table
 from torch import Tensor, nn
 
 from colonnade.cli.checks.coding_costs import CodingCost, coding_costs
@@ -28,6 +26,7 @@ from colonnade.common.data.draws import own_draws
 from colonnade.common.data.rows import Partition
 from colonnade.common.models.towers.polynomial import Polynomial
 from colonnade.common.protocols.fedvs import Config
+from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.screen import out
 
 _ROWS = 4096  # of a party, processed at a time
@@ -70,23 +69,21 @@ class Coding:
         self._partition = partition
         times = self._margin(party, network, self._largest(party, columns, network, partition))
         if times < 1:
-            out.print(f"{party}: margin {times:.3g}, which must be at least 1", markup=False)
+            out.say(f"{party}: margin {times:.3g}, which must be at least 1")
         refuse_wrapping(party, self._code.field, times, len(self._federation.names))
         return f"; {count} columns with powers and bias, margin {times:.3g}"
 
     def show(self) -> None:
         """Prints the table, once all parties are known."""
         if self._partition is None or (lacking := len(self._federation.names) - len(self._columns)):
-            out.print(f"the cost of each K needs every party's columns: {lacking} of them have no section here")
+            out.say(f"the cost of each K needs every party's columns: {lacking} of them have no section here")
             return
         columns = [self._columns[name] for name in self._federation.names]
-        table = Table(box=box.SIMPLE, header_style="bold", caption=_CAPTION, caption_justify="left")
-        for name in _HEADER:
-            table.add_column(name, justify="right")
+        table = Grid(*_HEADER, note=_CAPTION)
         for cost in coding_costs(self._federation, columns, self._partition):
             chosen = cost.segments == self._code.segments
-            table.add_row(*_cells(cost, "*" if chosen else ""), style="bold" if chosen else None)
-        out.print(table)
+            table.add_row(*_cells(cost, "*" if chosen else ""), style="bold" if chosen else "")
+        out.show(table)
 
     def _largest(self, party: str, columns: Columns, model: Polynomial, partition: Partition) -> Tensor:
         """Magnitude of each column's largest entry, quantised, int64 (1, columns)."""

@@ -62,10 +62,10 @@ class Overlap:
             common = len(self.common)
             refuse_nothing(align, common if align == "psi" or common == len(self._keys[SERVER]) else 0)
             parts = in_parts(Schedule(self._federation, common, 0).partition)
-            out.print(f"{common} rows are common to all: {parts}", markup=False)
+            out.say(f"{common} rows are common to all: {parts}")
             return common
         else:
-            out.print("the number of rows common to all is known after alignment", markup=False)
+            out.say("the number of rows common to all is known after alignment")
         return None
 
     @property

@@ -82,13 +82,13 @@ class BinnedSums:
                 f"hard as one with errors of {left:.1f} and no answer ({LEAST_SIGMA} at least); a "
                 f"round takes up to {megabytes(8 * each * (rows + DEGREE))} to every party"
             )
-            out.print(said, markup=False, soft_wrap=True)
+            out.say(said)
         if self._returned:
             out.warn(
                 "the sums go back to their owners under a mask: each party learns how many training rows of each class "
                 f"are in each of its bins, and the server no sum over a bin (docs/protocols/{config.name}.md)"
             )
-            for found in solvable(self._bins, rows):
+            if found := solvable(self._bins, rows):
                 out.warn(found)
         elif vectors * ROWS_A_BIN > rows:
             out.warn(

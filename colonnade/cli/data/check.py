@@ -90,12 +90,15 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
         more = coding.add(name, columns, model, schedule.partition) if coding and model else ""
         if sums and columns.table is not None:
             more = sums.add(name, party, columns.table, looked_at)
-        out.print(
-            f"{name}: {overlap.most}{encoded_rows(len(features.values), shape)}{more}", markup=False, soft_wrap=True
-        )
+        out.say(f"{name}: {overlap.most}{encoded_rows(len(features.values), shape)}{more}")
         _describe(name, features, party.data)
         copied = () if labels is None else copies(labels, features, federation.keys)
-        for doubt in (*doubts(features), *copied, *untuned.of_party(columns, looked_at, party.model)):
+        for doubt in (
+            *doubts(features),
+            *copied,
+            *(columns.doubts if federation.align == "none" else ()),
+            *untuned.of_party(columns, looked_at, party.model),
+        ):
             out.warn(f"{name}: {doubt}")
     common = overlap.show()
     if coding:
@@ -241,11 +244,11 @@ def _check_labels(
     schedule = schedules[SERVER] = Schedule(config.federation, len(labels.values), labels.official_test)
     kinds = _kinds(labels)
     parts = "" if overlap.most else f": {in_parts(schedule.partition)}"  # parts of the common rows, which show() counts
-    out.print(f"server: {overlap.most}{len(labels.values)} labels {kinds}{parts}", markup=False)
+    out.say(f"server: {overlap.most}{len(labels.values)} labels {kinds}{parts}")
     if not run_models:
         _only_found("server", base, None, config.server.head)
     if labels.without:
-        out.print(f"server: {labels.without}", markup=False)
+        out.say(f"server: {labels.without}")
     for doubtful in labels.doubts:
         out.warn(f"server: {doubtful}")
     if (active := config.server.active) is not None:
@@ -255,7 +258,7 @@ def _check_labels(
         width = CONTRACTS[config.federation.protocol.name].limits_of(config.federation).get("width")
         if width is not None and (run_models or not _only_found("server.active", base, active.model)):
             bottom_model("server.active", active.model, tuple(shape), width, torch.Generator(), base)
-        out.print(f"server: {encoded_rows(len(labels.values), tuple(shape))}", markup=False)
+        out.say(f"server: {encoded_rows(len(labels.values), tuple(shape))}")
         _describe(SERVER, features, active.data)
         for doubt in (*doubts(features), *copies(labels, features, config.federation.keys)):
             out.warn(f"server: {doubt}")

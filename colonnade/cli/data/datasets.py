@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from colonnade.common.data.known_sets.catalogue import KNOWN, DataSet, known
 from colonnade.common.data.known_sets.places import presence
+from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.screen import out as console
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.callback(invoke_without_command=True)
@@ -20,8 +20,7 @@ def datasets(context: typer.Context) -> None:
     """List the data sets that Colonnade knows: size, licence and location."""
     if context.invoked_subcommand is not None:
         return
-    table = Table("name", "rows", "size", "licence", box=None, header_style="bold")
-    table.add_column("where", overflow="fold")
+    table = Grid("name", "rows", "size", "licence", "where")
     for name, data_set in KNOWN.items():
         table.add_row(
             name,
@@ -30,8 +29,8 @@ def datasets(context: typer.Context) -> None:
             data_set.licence,
             _where(name, data_set),
         )
-    console.print(table)
-    console.print("\nDownload one that is marked `fetch`: colonnade datasets fetch NAME")
+    console.show(table)
+    console.say("\nDownload one that is marked `fetch`: colonnade datasets fetch NAME")
 
 
 @app.command()

@@ -105,7 +105,7 @@ def deal(file: Path, sets: tuple[str, ...], out: Path, terms: DealTerms) -> None
     tree = config_tree(config)
     stamp = hashlib.sha256(json.dumps([tree, terms.connect]).encode()).hexdigest()
     if _dealt(out, stamp, config.federation.id):
-        console.print(f"{out}: {config.federation.id} was dealt already, it is left as it is", markup=False)
+        console.say(f"{out}: {config.federation.id} was dealt already, it is left as it is")
         return
     _check_places(out, config)
     try:
@@ -277,7 +277,7 @@ class _Dealing:
 
     def _say(self, line: str) -> None:
         if not self.dry:
-            console.print(line, markup=False)
+            console.say(line)
 
 
 def _copy_keys(made: Path, kept: Path) -> None:

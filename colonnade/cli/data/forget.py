@@ -30,4 +30,4 @@ def forget(
             removed = store.forget(place)
         except OSError as failed:
             raise EnvironmentFault(f"{place} cannot be removed: {failed.strerror}", hint="as its owner") from failed
-        console.print(f"{place}: forgot {removed} alignments and exponents of {members}", markup=False, soft_wrap=True)
+        console.say(f"{place}: forgot {removed} alignments and exponents of {members}")

@@ -30,8 +30,6 @@ def schema(
         raise EnvironmentFault(
             f"--out {out}: cannot be written: {failed.strerror}", hint="give a file in a folder that exists"
         ) from None
-    console.print(f"{out} is written", markup=False, soft_wrap=True)
+    console.say(f"{out} is written")
     if not openapi:
-        console.print(
-            f"first line of a configuration: # yaml-language-server: $schema={out}", markup=False, soft_wrap=True
-        )
+        console.point("first line of a configuration", f"# yaml-language-server: $schema={out}")

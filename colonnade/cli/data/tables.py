@@ -18,7 +18,7 @@ from colonnade.reports.console.screen import out as console
 if TYPE_CHECKING:
     import numpy as np
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 Out = Annotated[Path, typer.Option("--out", help="folder for server.csv, party1.csv, .. and ids.csv")]
 Parties = Annotated[int, typer.Option("--parties", min=1, help="how many parties share the columns")]

@@ -24,7 +24,7 @@ from colonnade.common.errors import IdentityError
 from colonnade.reports.console.screen import err
 from colonnade.reports.console.screen import out as console
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", show_default=False)]
 Days = Annotated[int, typer.Option(help="Validity in days.")]

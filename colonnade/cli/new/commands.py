@@ -16,7 +16,7 @@ from colonnade.reports.console.screen import out as console
 
 _LONGEST = 40  # characters of a name
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 app.command()(federation)
 
 
@@ -41,7 +41,7 @@ def protocol(
         "README.md": "readme_protocol.txt",
     }
     write_folder(folder, {path: fill(template, **words) for path, template in files.items()})
-    console.print(f"next: cd {folder} && pip install -e '.[test]' && pytest", markup=False, soft_wrap=True)
+    console.point("next", f"cd {folder} && pip install -e '.[test]' && pytest")
 
 
 def _check(name: str) -> None:

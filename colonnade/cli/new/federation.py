@@ -69,7 +69,7 @@ def federation(
             "README.md": readme,
         },
     )
-    console.print(f"next: colonnade up {folder / 'federation.yaml'}", markup=False, soft_wrap=True)
+    console.point("next", f"colonnade up {folder / 'federation.yaml'}")
 
 
 def _person_epsilon(parties: int) -> float:

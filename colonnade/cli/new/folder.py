@@ -32,4 +32,4 @@ def write_folder(folder: Path, files: Mapping[str, str]) -> None:
     make_folder(folder)
     for name, text in files.items():
         write_text(folder / name, text)
-        console.print(f"{folder / name}", markup=False, soft_wrap=True)
+        console.say(f"{folder / name}")

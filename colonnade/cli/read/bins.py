@@ -34,7 +34,7 @@ def bins(folder: Path, file: Path | None, out: Path | None) -> None:
     card = {**record_of(place.config, party, opened), **opened.local.record()}
     write_text(into, page(card))
     show(console, card)
-    console.print(f"page: {into}", markup=False, soft_wrap=True)
+    console.point("page", into)
 
 
 def _only(file: Path) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from colonnade.common.run.activity import activity
 from colonnade.reports.console.screen import out as console
 
 
@@ -34,11 +35,11 @@ def card(
 ) -> None:
     from colonnade.reports.card.write import write_card  # noqa: PLC0415  # torch
 
-    made = write_card(run, out)
-    console.print(f"card: {made.markdown}, {made.page}", markup=False, soft_wrap=True)
+    with activity("writing the card"):
+        made = write_card(run, out)
+    console.point("card", f"{made.markdown}, {made.page}")
     if made.empty:
-        said = f"{len(made.empty)} places are empty, of {made.answers}: {', '.join(made.empty)}"
-        console.print(said, style="dim", markup=False, soft_wrap=True)
+        console.say(f"{len(made.empty)} places are empty, of {made.answers}: {', '.join(made.empty)}", "dim")
 
 
 def scorecard(
@@ -63,7 +64,8 @@ def scorecard(
 ) -> None:
     from colonnade.cli.read.scorecard import scorecard as run_it  # noqa: PLC0415  # torch
 
-    run_it(run, cut_off, groups, scores, labels, out)
+    with activity("reading the scores"):
+        run_it(run, cut_off, groups, scores, labels, out)
 
 
 def bins(
@@ -77,7 +79,8 @@ def bins(
 ) -> None:
     from colonnade.cli.read.bins import bins as run_it  # noqa: PLC0415  # torch
 
-    run_it(folder, file, out)
+    with activity("reading the bins"):
+        run_it(folder, file, out)
 
 
 def export(
@@ -93,4 +96,5 @@ def export(
 ) -> None:
     from colonnade.cli.read.export import export as run_it  # noqa: PLC0415  # torch
 
-    run_it(run, party, file, out, onnx=onnx)
+    with activity(f"exporting the part of {party}"):
+        run_it(run, party, file, out, onnx=onnx)

@@ -83,8 +83,8 @@ def export(folder: Path, party: str, file: Path | None, out: Path | None, *, onn
     place = find_part(folder, party, file)
     if party == SERVER:
         into, round = export_server(RunFolder(folder), place.config, place.base, out, onnx=onnx)
-        console.print(f"{into}: the server's part of the model after round {round}", markup=False, soft_wrap=True)
-        console.print(f"  {', '.join(sorted(path.name for path in into.iterdir()))}", style="dim")
+        console.say(f"{into}: the server's part of the model after round {round}")
+        console.say(f"  {', '.join(sorted(path.name for path in into.iterdir()))}", "dim")
         return
     opened = open_part(place, party)
     if onnx and (isinstance(opened.local, ShapeSum) or not isinstance(opened.local, Local)):
@@ -101,8 +101,8 @@ def export(folder: Path, party: str, file: Path | None, out: Path | None, *, onn
         files = f"model.safetensors, model.pt2 (torch.export), {f'{ONNX}, ' if onnx else ''}encoder.json, model.json"
     else:
         write_json(into / FILE, party_part(opened.local, record))
-    console.print(f"{into}: {party}'s part of the model after round {opened.round}", markup=False, soft_wrap=True)
-    console.print(f"  {files}", style="dim")
+    console.say(f"{into}: {party}'s part of the model after round {opened.round}")
+    console.say(f"  {files}", "dim")
 
 
 def find_part(folder: Path, party: str, file: Path | None) -> ExportPlace:

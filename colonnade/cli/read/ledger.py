@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from colonnade.client.privacy.answers import KINDS, reserved
 from colonnade.common.errors import InputError
 from colonnade.common.privacy.accounting.budget import reservations
 from colonnade.common.privacy.accounting.chain import Verdict, newest, verify
+from colonnade.common.run.activity import activity
 from colonnade.common.run.json_lines import read_lines
 from colonnade.common.run.run_folder import PartyFolder
+from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.records.kinds import describe_kind
 from colonnade.reports.records.ledgers import Book, read_books_of
@@ -42,9 +43,11 @@ def ledger(
     if path.stat().st_size and next(iter(read_lines(path)), None) is None:
         raise InputError(f"{path} is no ledger", hint="give a party's own folder, as RUN/parties/NAME")
     if check:
-        _say(path, verify(path))
+        with activity("verifying the hashes"):
+            found = verify(path)
+        _say(path, found)
     if head:
-        console.print(newest(path), markup=False, soft_wrap=True)
+        console.say(newest(path))
     if not (check or head):
         _show(path)
 
@@ -56,27 +59,28 @@ def _say(path: Path, found: Verdict) -> None:
             "before it fit",
             hint="the file was altered there, or a line before it was taken out; compare with a copy",
         )
-    console.print(f"{counted(found.lines, 'line')}, and every hash fits", markup=False)
+    console.say(f"{counted(found.lines, 'line')}, and every hash fits")
     if found.torn:
         where = ", ".join(map(str, found.torn[:_NAMED])) + (" .." if len(found.torn) > _NAMED else "")
         cut = f"{counted(len(found.torn), 'line')} cut short, as by a crash, and passed over: number {where}"
-        console.print(cut, style="yellow", markup=False, soft_wrap=True)
-    console.print(f"newest hash: {found.head}", markup=False, soft_wrap=True)
+        console.say(cut, "yellow")
+    console.say(f"newest hash: {found.head}")
 
 
 def _show(path: Path) -> None:
-    table = Table("kind", "messages", "tensors", "rows", "sent again", "protection", title=f"what left, by {path}")
-    books = read_books_of(path)
+    table = Grid("kind", "messages", "tensors", "rows", "sent again", "protection", title=f"what left, by {path}")
+    with activity("reading the ledger"):
+        books = read_books_of(path)
     for kind, book in books.items():
         table.add_row(kind, str(book.messages), amount(book.bytes), str(book.rows), str(book.repeats), _ways(book))
-    console.print(table)
+    console.show(table)
     for kind in books:  # below the table, whose cells are too narrow
         if what := describe_kind(kind):
-            console.print(f"{kind}: {what}", markup=False, soft_wrap=True)
+            console.say(f"{kind}: {what}")
     if answered := [f"{count} {kind}" for kind in KINDS if (count := reserved(path, kind))]:
-        console.print(f"answered in all starts: {', '.join(answered)} of the server's", markup=False)
-    console.print(_spent(path), markup=False)
-    console.print(f"newest hash: {newest(path)}", markup=False, soft_wrap=True)
+        console.say(f"answered in all starts: {', '.join(answered)} of the server's")
+    console.say(_spent(path))
+    console.say(f"newest hash: {newest(path)}")
 
 
 def _ways(book: Book) -> str:

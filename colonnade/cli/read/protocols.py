@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 from rich.syntax import Syntax
-from rich.table import Column, Table
 from rich.text import Text
 
 from colonnade.common.config.data.sources import SOURCES
@@ -21,6 +20,7 @@ from colonnade.common.escaped import escaped_lines
 from colonnade.common.parsing.reference import protocol_section
 from colonnade.common.run.plug_ins import owner
 from colonnade.common.tracking.sections import OUTSIDE as TRACKERS
+from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.screen import out
 
 GROUPS = (OUTSIDE, SOURCES, MODELS, OUTSIDE_LOSSES, OUTSIDE_METRICS, TRACKERS)
@@ -28,7 +28,7 @@ GROUPS = (OUTSIDE, SOURCES, MODELS, OUTSIDE_LOSSES, OUTSIDE_METRICS, TRACKERS)
 
 
 def list_all() -> None:
-    table = Table("name", "what", "source", show_lines=True)
+    table = Grid("name", "what", "source")
     for name in CONTRACTS:
         where = f"\n{OUTSIDE.version(name)}" if name in OUTSIDE.entries else ""
         try:
@@ -37,14 +37,14 @@ def list_all() -> None:
             table.add_row(name + where, str(broken), "")
             continue
         sees = "".join(f"\n{role} sees {what}" for role, what in contract.sees.items())
-        said = Text.assemble(escaped_lines(contract.title), (escaped_lines(sees), "dim"))
+        said = Text.assemble(escaped_lines(contract.title), (escaped_lines(f"{sees}\n"), "dim"))
         table.add_row(name + where, said, contract.source)
-    out.print(table)
+    out.show(table)
 
 
 def list_plug_ins() -> None:
     """Prints the plug-ins of all groups, with their packages, without importing them."""
-    table = Table(*(Column(head, overflow="fold") for head in ("group", "name", "package", "object", "")))
+    table = Grid("group", "name", "package", "object", "")
     for plug_ins in GROUPS:
         for entry in plug_ins.registered:
             try:
@@ -53,10 +53,10 @@ def list_plug_ins() -> None:
             except ConfigError:
                 note = "not usable: the name is taken"
             table.add_row(plug_ins.group, entry.name, owner(entry), entry.value, note)
-    if not table.row_count:
-        out.print("no plug-in is installed (docs/plug_ins.md)", markup=False)
+    if not table.rows:
+        out.say("no plug-in is installed (docs/plug_ins.md)")
         return
-    out.print(table)
+    out.show(table)
 
 
 def show(name: Annotated[str, typer.Argument(help="a protocol")]) -> None:
@@ -73,9 +73,9 @@ def show(name: Annotated[str, typer.Argument(help="a protocol")]) -> None:
         except OSError:
             source = f"# the source of {module.__name__} is not installed"
         if out.is_terminal:
-            out.print(Syntax(source, "python", background_color="default"))
+            out.print(Syntax("", "python").highlight(source), soft_wrap=True)
         else:
-            out.print(source, markup=False, soft_wrap=True)
+            out.print(source, soft_wrap=True)
 
 
 _SIDES: tuple[ByName[object], ...] = (
@@ -86,10 +86,10 @@ _SIDES: tuple[ByName[object], ...] = (
 
 def _show_keys(name: str) -> None:
     out.rule(f"keys of federation.protocol: {name}", style="dim")
-    table = Table("key", "type", "default", "meaning", box=None)
+    table = Grid("key", "type", "default", "meaning")
     for key in protocol_section(name).keys:
         table.add_row(key.name, *(text.replace("`", "") for text in (key.type, key.default, key.meaning)))
-    out.print(table)
+    out.show(table)
 
 
 def _home(side: object) -> ModuleType:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade.common.run.activity import activity
 from colonnade.common.run.json_lines import read_lines
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.launcher.folder_lock import is_held
@@ -45,13 +46,14 @@ def _write(folders: Sequence[Path], out: Path | None, *, again: float = 0) -> No
         out: default: report.html in the run's folder, or comparison.html in that of the first of several.
         again: seconds after which a browser reloads the page, in which case nothing is printed; 0 for never.
     """
-    runs = [read_run(folder) for folder in folders]
-    page = write_page(runs, out, again)
+    with activity("writing the page"):
+        runs = [read_run(folder) for folder in folders]
+        page = write_page(runs, out, again)
     if again:
         return
     for run in runs:
-        console.print(headline(run), markup=False, soft_wrap=True)
-    console.print(f"page: {page}", markup=False, soft_wrap=True)
+        console.say(headline(run))
+    console.point("page", page)
 
 
 def follow(folder: Path, out: Path | None) -> None:
@@ -59,7 +61,7 @@ def follow(folder: Path, out: Path | None) -> None:
 
     The run need not have begun.
     """
-    console.print(f"waits for a run in {folder}", markup=False, soft_wrap=True)
+    console.say(f"waits for a run in {folder}")
     watched = _Watched(folder)
     while not watched.has_begun():
         if watched.gone():

@@ -21,4 +21,4 @@ def scorecard(
     found = find(run, cut_off, groups, scores, labels)
     write_text(into, page(found))
     show(console, found)
-    console.print(f"page: {into}", markup=False, soft_wrap=True)
+    console.point("page", into)

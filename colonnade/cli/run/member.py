@@ -129,7 +129,11 @@ def participate(
         )
         if progress:
             progress.say(f"dials {own.connect}")
-        run_to_end(run.run())
+        try:
+            run_to_end(run.run())
+        finally:
+            if progress:
+                progress.close()
 
 
 def _address(file: Path) -> str:

@@ -12,12 +12,11 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from colonnade.common.contracts.prediction import ROWS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import DataError
 from colonnade.common.observability.telemetry import Event
+from colonnade.common.run.activity import activity
 from colonnade.common.run.rate_limit import Digest
 from colonnade.launcher.named_tables import Tables
 from colonnade.launcher.prediction_files import (
@@ -37,7 +36,6 @@ from colonnade.reports.words import counted
 from colonnade.server.prediction.model import Model, Predicted
 from colonnade.server.prediction.terms import Absent, PredictionTerms
 
-_PLAIN_PERIOD = 5.0  # seconds between two lines where the output is no terminal
 _SAID = ("refused", "failed", "leave", "warning", "rollback")
 _LOSSES = ("failed", "leave")  # the following error reports it, if nothing replaces a party
 
@@ -59,18 +57,20 @@ def predict(
     with opened(folder, file, terms, tables=tables, processes=processes) as run:
         run.check()
         asked = PredictionIds(ids, key, run.key)
-        count = asked.count()  # reads the whole file before any party is started
+        with activity(f"reading {ids.name}"):
+            count = asked.count()  # reads the whole file before any party is started
         if not count:
             raise DataError(f"{ids} has a header but no ids", hint="an id is one line below the header")
         asked_of = counted(len(run.parties), "party")
         batches = NewBatches(run.folder, (SERVER, *run.parties))
         for line in run.other_tables:
-            console.print(line, style="dim")
-        console.print(f"asking {asked_of} for {counted(count, 'row')}", style="dim")
+            console.say(line, "dim")
+        console.say(f"asking {asked_of} for {counted(count, 'row')}", "dim")
         run.listen(Digest(partial(say, run.without, terms.absent)))
-        run.ask(partial(answer_file, asked, count, out, terms.absent), tuple(asked.ids()) if run.aligns else None)
+        with activity(f"waiting for {asked_of}"):
+            run.ask(partial(answer_file, asked, count, out, terms.absent), tuple(asked.ids()) if run.aligns else None)
     batches.show(console)  # members write their notes before they end
-    console.print(f"{out}: {counted(count, 'row')}, {time.perf_counter() - begin:.1f} s", markup=False, soft_wrap=True)
+    console.say(f"{out}: {counted(count, 'row')}, {time.perf_counter() - begin:.1f} s")
 
 
 async def answer_file(asked: PredictionIds, count: int, out: Path, absent: Absent, model: Model) -> None:
@@ -78,23 +78,18 @@ async def answer_file(asked: PredictionIds, count: int, out: Path, absent: Absen
     token = f"{asked.fingerprint()} {asked.key} {absent} {await model.token()}"
     columns = ("class", *(f"p_{name}" for name in model.names)) if model.classes else model.names
     written, form = Predictions(out, ("id", *columns), token), LineFormat(model.names, model.classes)
-    with written.open() as there, _progress() as progress, _settled():
-        line = progress.add_task("predicting", total=count, completed=there)
+    with written.open() as there, activity("predicting", count, "rows") as doing, _settled():
+        doing.done = doing.kept = there
         if there:
-            progress.console.print(f"{counted(there, 'row')} from an earlier start kept", style="dim")
-        done, plain = there, time.monotonic() + _PLAIN_PERIOD
+            console.say(f"{counted(there, 'row')} from an earlier start kept", "dim")
         async with aclosing(_predicted(model, islice(asked.ids(), there, None))) as blocks:
             async for ids, said in blocks:
                 await asyncio.to_thread(_write, written, form, ids, said)
-                done += len(ids)
-                progress.advance(line, len(ids))
-                if not console.is_terminal and time.monotonic() >= plain:
-                    plain = time.monotonic() + _PLAIN_PERIOD
-                    console.print(f"{done} of {count} rows", style="dim")
+                doing.step(len(ids))
         written.finish()
     if written.unknown:
         unknown = counted(written.unknown, "id")
-        console.print(f"{unknown} not known to every member: empty lines", style="yellow")
+        console.say(f"{unknown} not known to every member: empty lines", "yellow")
 
 
 async def _predicted(model: Model, ids: Iterator[str]) -> AsyncGenerator[tuple[list[str], Predicted], None]:
@@ -134,25 +129,20 @@ def _settled() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _progress() -> Progress:
-    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-
-
 def say(without: Mapping[str, str], absent: Absent, event: Event) -> None:
     """Prints events that affect the predictions; `without` holds the quality without each party."""
     if event["kind"] in _SAID and not (absent == "refuse" and event["kind"] in _LOSSES):
-        console.print(f"{event['party']}: {event['reason']}", style="yellow", markup=False)
+        console.say(f"{event['party']}: {event['reason']}", "yellow")
     if event["kind"] == "aligned":
         known = f"{event['common']} of {event['rows']} ids are known to all members"
-        console.print(f"{known}: {event['seconds']:.1f} s of alignment", style="dim")
+        console.say(f"{known}: {event['seconds']:.1f} s of alignment", "dim")
     if event["kind"] == "decision":
-        console.print(f"decided: {decision_words(event)}", style="dim", markup=False, soft_wrap=True)
+        console.say(f"decided: {decision_words(event)}", "dim")
         if event["rows"] and event["round"] != event["model"]:
             said = f"chosen for the model of round {event['round']}, and this one is of round {event['model']}"
-            console.print(f"threshold and probabilities were {said}", style="yellow", markup=False, soft_wrap=True)
+            console.say(f"threshold and probabilities were {said}", "yellow")
     if event["kind"] == "begin":
         for party in event["absent"]:
             cost = f"; with its mean, on validation rows: {without[party]}" if party in without else ""
             what = "its mean stands in" if absent == "mean" else "what it last said stands in, or its mean"
-            console.print(f"{party} is absent, {what}{cost}", style="yellow", markup=False)
+            console.say(f"{party} is absent, {what}{cost}", "yellow")

@@ -92,12 +92,12 @@ def serve(
         batches = NewBatches(run.folder, (SERVER, *run.parties))
         after.callback(batches.show, console)  # after the parties have ended
         for line in run.other_tables:
-            console.print(line, style="dim")
+            console.say(line, "dim")
         served = None if ids is None else ServedIds(PredictionIds(*ids, run.key), run)
         begin_with = None if served is None else served.read()
         tokens = doors.tokens or RunFolder(run.folder).tokens
         callers = Tokens.read(tokens, doors.rate)
-        console.print(f"tokens: {tokens}", markup=False, soft_wrap=True)
+        console.point("tokens", tokens)
         run.listen(Digest(partial(say, run.without, terms.absent)))
         run.ask(partial(_work, run, callers, doors, Changes(run, served, batches)), begin_with)
 
@@ -111,11 +111,11 @@ async def _work(run: OpenedRun, callers: Tokens, doors: Doors, changes: Changes,
             web = Web(batcher, callers, {"federation": run.federation, "protocol": run.protocol, "run": model.run})
             open_doors.push_async_callback(web.stop)
             scheme = "https" if doors.certificate else "http"
-            console.print(f"HTTP: {scheme}://{await web.start(doors.http, _context(doors))}/v1/predict", markup=False)
+            console.point("HTTP", f"{scheme}://{await web.start(doors.http, _context(doors))}/v1/predict")
         if doors.grpc:
             remote = Remote(batcher, callers)
             open_doors.push_async_callback(remote.stop)
-            console.print(f"gRPC: {await remote.start(doors.grpc, _pair(doors))}", markup=False)
+            console.point("gRPC", await remote.start(doors.grpc, _pair(doors)))
         await batcher.run()
 
 

@@ -41,9 +41,9 @@ class ServedIds:
             ids = await asyncio.to_thread(self.read)
             await asyncio.to_thread(model.renew, ids)
         except ColonnadeError as wrong:
-            console.print(f"the ids before stay: {wrong}", style="yellow", markup=False)
+            console.say(f"the ids before stay: {wrong}", "yellow")
         else:
-            console.print(f"{counted(len(ids), 'id')} are looked up in all tables", style="dim")
+            console.say(f"{counted(len(ids), 'id')} are looked up in all tables", "dim")
 
 
 @dataclass

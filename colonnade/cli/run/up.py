@@ -17,7 +17,7 @@ from colonnade.launcher.processes import Processes
 from colonnade.launcher.watch import Ended, LaunchOptions
 from colonnade.reports.console.screen import INTERRUPTED, show_error
 from colonnade.reports.console.screen import out as console
-from colonnade.reports.console.summary import show_summary
+from colonnade.reports.console.summary import near, show_summary
 from colonnade.server.prediction.terms import PredictionTerms
 
 
@@ -78,11 +78,11 @@ def show(ended: Ended) -> int:
         code = failure.exit_code
         show_error(failure.reason, failure.hint, who=failure.member)
         for line in ended.others:
-            console.print(f"  then {line}", style="dim", markup=False)
+            console.say(f"  then {line}", "dim", indent=7)
         if ended.log is not None:
-            console.print(f"  log: {ended.log}", style="dim", markup=False)
+            console.point("  log", near(ended.log), "dim")
     if code and ended.begun and code != TrainingDiverged.exit_code:  # its hint says from which round, and how
-        console.print(f"  go on with it: colonnade up --resume {ended.folder}", markup=False, soft_wrap=True)
+        console.point("  go on with it", f"colonnade up --resume {near(ended.folder)}")
     if ended.advanced:
         show_summary(console, ended.folder)
     return code

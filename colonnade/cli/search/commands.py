@@ -23,7 +23,7 @@ def resumable() -> Iterator[None]:
     except (KeyboardInterrupt, SystemExit) as ended:
         if isinstance(ended, SystemExit) and ended.code != INTERRUPTED:
             raise
-        err.print("interrupted; the same command goes on", style="yellow")
+        err.say("interrupted; the same command goes on", "yellow")
         raise SystemExit(INTERRUPTED) from None
 
 

@@ -7,12 +7,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.run.json_lines import read_lines
 from colonnade.common.run.run_folder import RunFolder
+from colonnade.reports.console.grid import Grid
+from colonnade.reports.console.screen import Screen
 from colonnade.reports.words import counted
 
 _MOST = 20  # lines of the table
@@ -26,7 +25,7 @@ class NewBatches:
         self._batches = {name: _NewLines(home.batches) for name, home in homes.items()}
         self._events = {name: _NewLines(home.prediction_events) for name, home in homes.items() if name != SERVER}
 
-    def show(self, console: Console) -> None:
+    def show(self, console: Screen) -> None:
         """Prints a table of columns with missing values, new words or a shift, below the warnings."""
         self.tell(console)
         batches = list(self._new())
@@ -36,21 +35,21 @@ class NewBatches:
         unknown = {name: batch["psi_unknown"] for name, batch in batches if batch.get("psi_unknown")}
         telling = [one for one in noted if _tells(one[2])]
         if telling:
-            console.print(_table(telling[:_MOST]))
+            console.show(_table(telling[:_MOST]))
         if (rest := len(noted) - len(telling[:_MOST])) > 0:
             more = f"{counted(rest, 'column')} more{'' if len(telling) <= _MOST else ', in batches.jsonl'}"
             known = "" if unknown else ", and none has moved"
             quiet = f"{counted(len(noted), 'column')}: no missing value, no new word{known}"
-            console.print(more if telling else quiet, style="dim")
+            console.say(more if telling else quiet, "dim")
         for name, why in unknown.items():
-            console.print(f"{name}: PSI is unknown: {why}", style="yellow")
+            console.say(f"{name}: PSI is unknown: {why}", "yellow")
 
-    def tell(self, console: Console) -> None:
+    def tell(self, console: Screen) -> None:
         """Prints each warning and each reload of a table once."""
         for name, lines in self._events.items():
             events = [event for event in lines.read() if event.get("kind") in ("warning", "reloaded")]
             for said in dict.fromkeys(str(event.get("said") or event.get("reason")) for event in events):
-                console.print(f"{name}: {said}", style="yellow", markup=False)
+                console.say(f"{name}: {said}", "yellow")
 
     def _new(self) -> Iterator[tuple[str, dict[str, Any]]]:
         for name, lines in self._batches.items():
@@ -79,13 +78,10 @@ def _tells(column: dict[str, Any]) -> bool:
     return bool(column.get("missing") or column.get("unseen") or column.get("level"))
 
 
-def _table(noted: Iterable[tuple[str, dict[str, Any], dict[str, Any]]]) -> Table:
-    table = Table(title="rows against training", caption="PSI by convention: moved from .1 on, shifted from .25 on")
-    table.add_column("party")
-    table.add_column("column", overflow="fold")
-    for name in ("rows", "missing", "new words", "outside", "PSI"):
-        table.add_column(name, justify="right")
-    table.add_column("")
+def _table(noted: Iterable[tuple[str, dict[str, Any], dict[str, Any]]]) -> Grid:
+    heads = ("party", "column", "rows", "missing", "new words", "outside", "PSI", "")
+    note = "PSI by convention: moved from .1 on, shifted from .25 on"
+    table = Grid(*heads, title="rows against training", note=note)
     for name, batch, column in noted:
         numbers = (batch.get("rows"), column.get("missing"), column.get("unseen"), column.get("outside"))
         psi = column.get("psi")

@@ -1,4 +1,4 @@
-"""The live progress line of a run, driven by its events."""
+"""Progress of a run, from the events of a member."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
-from rich.live import Live
 from rich.text import Text
 
-from colonnade.common.escaped import escaped_lines
 from colonnade.common.observability.telemetry import Event
+from colonnade.common.run.activity import Activity
 from colonnade.common.run.numbers import plain
+from colonnade.reports.console.live import cut, plain_line
+from colonnade.reports.console.screen import Screen
 from colonnade.reports.words import counted
 
 JUDGED: Mapping[str, str] = {
@@ -21,10 +21,9 @@ JUDGED: Mapping[str, str] = {
 }  # fmt: skip
 """Metrics that evaluations of a run have where classes are unequal or `federation.stop` names them, in words."""
 
-_PLAIN_PERIOD = 5.0  # seconds between two lines where the output is no terminal
+_LONGEST = 16  # characters of a party's name in a line of progress
 
 _LINES: Mapping[str, str] = {
-    "aligning": "aligning rows: {done} of {of} blocks",
     "aligned": "{common} rows are common to all, of the server's {rows}",
     "rejoin": "{party} is back after {seconds:.1f} s, in round {round}",
     "stopped": "stopped after round {round}: {reason}",
@@ -36,45 +35,77 @@ def _reused(event: Event) -> str:
     return ", by a kept alignment" if event["kind"] == "aligned" and event.get("reused") == event["common"] else ""
 
 
-class Progress:
-    """Shows events as one changing line, or as an occasional line if the output is no terminal."""
+class _Phases:
+    """One activity after the other."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._live: Live | None = None
-        self._round: Event = {}
-        self._validation = "-"
-        self._next_plain = 0.0
+    def __init__(self) -> None:
+        self.now: Activity | None = None
+
+    def turn(self, what: str, total: int = 0, unit: str = "", *, done: int = 0) -> Activity:
+        """Begins an activity, or goes on with it if it is under way. `done`: steps of it so far."""
+        if self.now is None or (self.now.what, self.now.total) != (what, total):
+            self.end()
+            self.now = Activity(what, total, unit, kept=max(done - 1, 0))
+            self.now.begin()
+        self.now.done = done
+        return self.now
+
+    def end(self) -> None:
+        if self.now is not None:
+            self.now.end()
+            self.now = None
+
+
+class Progress:
+    """Says what the events of a server's run mean, and keeps its activity up to date.
+
+    Args:
+        doing: activity before the first event; "" for none.
+    """
+
+    def __init__(self, console: Screen, doing: str = "") -> None:
+        self._console, self._phases = console, _Phases()
+        self._validation = ""
         self._diverged = self._failed = False
+        if doing:
+            self._phases.turn(doing)
 
     def __call__(self, event: Event) -> None:
+        self._turn(event)
         match self._kind(event):
             case "listening":
                 waiting = counted(len(event["waiting_for"]), "party")
                 self._say(f"server listens on {event['address']}, waiting for {waiting}")
-            case "join" if "joined" in event:
-                if event["joined"] == event["of"]:
-                    self._say(f"all {counted(event['of'], 'party')} joined")
+            case "join" if event.get("joined", 0) == event.get("of"):
+                self._say(f"all {counted(event['of'], 'party')} joined")
             case "refused" | "failed" | "leave" | "warning" | "checkpoint_failed":
                 reason = str(event["reason"]).removeprefix(f"{event['party']} ")  # the line begins with its name
                 self._say(f"{event['party']}: {reason}", style="yellow")
             case "privacy":
                 self._say(event["said"], style="yellow" if event["weak"] else "dim")
-            case "aligning" | "aligned" | "rejoin" | "stopped" as kind:
+            case "aligned" | "rejoin" | "stopped" as kind:
                 self._say(_LINES[kind].format_map(event) + _reused(event))
-            case "resume" if event["round"]:
-                self._say(f"everyone goes on after round {event['round']}")
-            case "back_off":
-                self._say(back_off_line(event), style="yellow")
             case "resume":
                 again = "everyone begins again: no checkpoint was taken yet"
                 self._say(f"everyone goes on after round {event['round']}" if event["round"] else again)
+            case "back_off":
+                self._say(back_off_line(event), style="yellow")
+
+    def _turn(self, event: Event) -> None:
+        """Brings the activity up to date."""
+        match event["kind"]:
+            case "listening":
+                self._phases.turn("waiting for parties", len(event["waiting_for"]))
+            case "join" if "joined" in event and event["joined"] < event["of"]:
+                self._phases.turn("waiting for parties", event["of"], done=event["joined"])
+            case "join" | "aligned":
+                self._phases.turn("preparing")
+            case "aligning":
+                self._phases.turn("aligning rows", event["of"], "blocks", done=event["done"])
             case "evaluation" if event["part"] == "validation":
-                self._validation = score_words(event)
-                self._update(event)
+                self._validation = f"validation {score_words(event).partition(', ')[0]}"
             case "round":
-                self._round = event
-                self._update(event)
+                self._phases.turn(TRAINING, event["rounds"], "rounds", done=event["round"]).facts = self._facts(event)
 
     def _kind(self, event: Event) -> str:
         """Returns the event's kind; "" for a member's leave that follows an already reported divergence or error."""
@@ -85,41 +116,32 @@ class Progress:
             self._failed = kind == "failed"
         return "" if (self._diverged or self._failed) and kind == "leave" else kind
 
+    def _facts(self, event: Event) -> tuple[str, ...]:
+        """Results of a round, the most important first."""
+        loss, slowest = event.get("loss"), event["slowest"]
+        slow = f"slowest {cut(slowest['party'], _LONGEST)} +{slowest['seconds'] * 1e3:.0f} ms"
+        return (
+            "loss " + ("-" if loss is None else f"{loss:.4f}"),
+            self._validation,
+            f"{megabytes(event['bytes_up'])} up",
+            f"{megabytes(event['bytes_down'])} down",
+            f"epoch {event['epoch']:.1f}" if "epoch" in event else "",
+            slow if slowest["party"] else "",
+        )
+
     def close(self) -> None:
-        """Leaves the last line on the screen."""
-        if self._live is not None:
-            self._live.update(self._line(), refresh=True)
-            self._live.stop()
-            self._live = None
+        """Ends the activity. The last line of a training stays."""
+        now = self._phases.now
+        if now is not None and now.what == TRAINING:
+            line = plain_line(now, time.monotonic(), self._console.width, over=True)
+            self._console.print(Text(line), style="dim", soft_wrap=True)
+        self._phases.end()
 
     def _say(self, text: str, style: str = "dim") -> None:
-        self._console.print(text, style=style, markup=False)
+        self._console.say(text, style)
 
-    def _update(self, event: Event) -> None:
-        if not self._round:
-            return
-        if self._console.is_terminal:
-            if self._live is None:
-                self._live = Live(self._line(), console=self._console, refresh_per_second=8)
-                self._live.start()
-            self._live.update(self._line())
-        elif time.monotonic() >= self._next_plain or event.get("round") == event.get("rounds"):
-            self._next_plain = time.monotonic() + _PLAIN_PERIOD
-            self._console.print(self._line())
 
-    def _line(self) -> Text:
-        now = self._round
-        parts = [
-            f"round {now['round']}/{now['rounds']}",
-            *([f"epoch {now['epoch']:.1f}"] if "epoch" in now else []),
-            "loss " + ("-" if now.get("loss") is None else f"{now['loss']:.4f}"),
-            f"validation {self._validation}",
-            f"up {megabytes(now['bytes_up'])}",
-            f"down {megabytes(now['bytes_down'])}",
-        ]
-        if slow := _slow(now["slowest"]):
-            parts.append(slow)
-        return Text(escaped_lines("  ".join(parts)))
+TRAINING = "training"
 
 
 class PartyProgress:
@@ -127,27 +149,37 @@ class PartyProgress:
 
     _LINES: Mapping[str, str] = {
         "join": "joined, and waits for the others",
-        "aligning": "aligning rows: {done} of {of} blocks",
         "aligned": "{common} of its {rows} rows are common to all",
         "privacy": "{said}",
         "batch": "{said}",
         "reloaded": "{said}",
         "begin": "begins after round {round} of {rounds}",
-        "checkpoint": "round {round} of {rounds} is on the disk",
         "server_away": "{reason}; dials again",
         "warning": "{reason}",
         "end": "done after round {round}",
     }
 
-    def __init__(self, console: Console, party: str) -> None:
-        self._console, self._party = console, party
+    def __init__(self, console: Screen, party: str) -> None:
+        self._console, self._party, self._phases = console, party, _Phases()
 
     def __call__(self, event: Event) -> None:
+        match event["kind"]:
+            case "join":
+                self._phases.turn("waiting for the others")
+            case "aligning":
+                self._phases.turn("aligning rows", event["of"], "blocks", done=event["done"])
+            case "begin" | "checkpoint":
+                self._phases.turn(TRAINING, event["rounds"], "rounds", done=event["round"])
+            case "server_away" | "end":
+                self._phases.end()
         if line := self._LINES.get(event["kind"]):
             self.say(line.format_map(event))
 
     def say(self, line: str) -> None:
-        self._console.print(f"{self._party}: {line}", style="dim", markup=False, soft_wrap=True)
+        self._console.say(f"{self._party}: {line}", "dim")
+
+    def close(self) -> None:
+        self._phases.end()
 
 
 def score_words(said: Mapping[str, Any], part: str = "val", names: Mapping[str, str] = JUDGED) -> str:
@@ -179,9 +211,3 @@ def back_off_line(event: Mapping[str, Any]) -> str:
 def megabytes(size: int) -> str:
     """1234567 -> '1.2 MB'."""
     return f"{size / 1e6:.1f} MB"
-
-
-def _slow(slowest: dict[str, Any]) -> str:
-    if not slowest["party"]:
-        return ""
-    return f"slowest {slowest['party']} +{slowest['seconds'] * 1e3:.0f} ms"

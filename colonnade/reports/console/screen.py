@@ -1,10 +1,15 @@
-"""The console, and errors as one line with a hint."""
+"""The console: prose, tables, and errors with the remedy on a line of its own.
+
+A terminal's lines break between words, so that no column and no word is cut. In a pipe every sentence and every row of
+a table is one line, whatever its length.
+"""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
+import threading
 import traceback
 from typing import IO, Any, NoReturn
 
@@ -14,8 +19,12 @@ from rich.text import Text
 from colonnade.common.errors import ColonnadeError
 from colonnade.common.escaped import escaped_lines
 from colonnade.common.run.user_code import user_fault
+from colonnade.reports.console.grid import Grid, wrapped
 
 INTERRUPTED = 130
+
+_INDENT = 2  # of the second and later lines of a sentence
+_ERROR = "error: "
 
 
 def lenient(stream: IO[str]) -> IO[str]:
@@ -33,8 +42,13 @@ class Screen(Console):
     """
 
     def __init__(self, **how: Any) -> None:
-        super().__init__(markup=False, emoji=False, **how)
+        super().__init__(markup=False, emoji=False, highlight=False, **how)
         self.warnings = 0
+        self.drawing = threading.RLock()  # held while something is printed, or the live region below it changes
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        with self.drawing:
+            super().print(*objects, **how)
 
     @property
     def file(self) -> IO[str]:
@@ -44,8 +58,27 @@ class Screen(Console):
     def file(self, stream: IO[str]) -> None:
         self._file = stream
 
-    def say(self, line: str, style: str | None = None) -> None:
-        """Prints a line that only the terminal breaks, so that it can be copied."""
+    @property
+    def room(self) -> int | None:
+        """Characters of a line; None in a pipe, where lines have any length."""
+        return self.width if self.is_terminal else None
+
+    def say(self, line: str, style: str | None = None, *, indent: int = _INDENT) -> None:
+        """Prints a sentence. A terminal's lines break between words; later ones are indented."""
+        text, room = Text(escaped_lines(line)), self.room
+        if room is None or text.cell_len <= room:
+            self.print(text, style=style, soft_wrap=True)
+            return
+        first, *more = wrapped(text, room - indent)
+        for part in (first, *(Text(" " * indent) + part for part in more)):
+            self.print(part, style=style, soft_wrap=True)
+
+    def point(self, what: str, where: object, style: str | None = None) -> None:
+        """Prints a path or a command, which is never broken, so that it can be copied."""
+        line = f"{what}: {where}"
+        if self.room is not None and len(line) > self.room:
+            self.print(f"{what}:", style=style, soft_wrap=True)
+            line = f"  {where}"
         self.print(line, style=style, soft_wrap=True)
 
     def warn(self, line: str) -> None:
@@ -53,13 +86,22 @@ class Screen(Console):
         self.warnings += 1
         self.say(line, "yellow")
 
+    def show(self, table: Grid) -> None:
+        """Prints a table that fits, with its title and its note."""
+        if table.title:
+            self.say(table.title, "bold")
+        for line in table.lines(self.room):
+            self.print(line, soft_wrap=True)
+        if table.note:
+            self.say(table.note, "dim", indent=0)
+
     def render_str(self, text: str, **how: Any) -> Text:
-        """Renders every printed string, also in tables."""
+        """Renders every printed string."""
         return super().render_str(escaped_lines(text), **how)
 
 
-out = Screen(highlight=False)
-err = Screen(stderr=True, highlight=False, soft_wrap=True)
+out = Screen()
+err = Screen(stderr=True)
 
 
 def debugging() -> bool:
@@ -67,10 +109,15 @@ def debugging() -> bool:
 
 
 def show_error(message: str, hint: str = "", who: str = "") -> None:
-    err.print("error:", style="bold red", end=" ")
-    err.print(f"{who}: {message}" if who else message)
+    text = Text(_ERROR, style="bold red") + Text(
+        escaped_lines(f"{who}: {message}" if who else message), style="default"
+    )
+    room, indent = err.room, " " * len(_ERROR)
+    lines = [text] if room is None else wrapped(text, room - len(indent))
+    for place, line in enumerate(lines):
+        err.print(Text(indent if place else "") + line, soft_wrap=True)
     if hint:
-        err.print(f"       {hint}", markup=False, style="dim")
+        err.say(f"{indent}{hint}", "dim", indent=len(indent))
 
 
 def fail(error: BaseException) -> NoReturn:

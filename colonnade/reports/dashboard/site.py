@@ -10,7 +10,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from aiohttp import web
-from rich.console import Console
 
 from colonnade.common.errors import InputError
 from colonnade.common.observability.loopback import is_called_rightly, is_loopback
@@ -18,6 +17,7 @@ from colonnade.common.observability.ports import split_address
 from colonnade.common.observability.web_gate import Gate, Handler
 from colonnade.common.run.loop_thread import LoopThread
 from colonnade.common.run.run_folder import RunFolder
+from colonnade.reports.console.screen import Screen
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.dashboard.address import read_address
 from colonnade.reports.html.frame import SCRIPT, frame
@@ -145,10 +145,10 @@ class Dashboard:
         except BaseException:
             self._loop.close()
             raise
-        console.print(f"dashboard: {self.url}", markup=False, soft_wrap=True)
+        console.point("dashboard", self.url)
         if not is_loopback(split_address(address)[0]):
             said = "whoever reaches this address reads the page, and so does who listens on the way: it has no TLS"
-            console.print(f"  {said}", style="yellow", markup=False, soft_wrap=True)
+            console.say(f"  {said}", "yellow")
 
     def close(self) -> None:
         """Serves the last state until followers have requested it, then stops."""
@@ -162,9 +162,9 @@ class Dashboard:
 
 
 @contextmanager
-def shown(folder: Path, address: str, screen: Console) -> Iterator[None]:
+def shown(folder: Path, address: str, screen: Screen) -> Iterator[None]:
     """Serves the page of a run during it, and writes it at its end, if it began."""
     with closing(Dashboard(folder, address)):
         yield
     if RunFolder(folder).events.exists():
-        screen.print(f"page: {write_page([read_run(folder)])}", markup=False, soft_wrap=True)
+        screen.point("page", write_page([read_run(folder)]))

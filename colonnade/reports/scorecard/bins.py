@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from colonnade.common.data.columns.distribution import level, stability
+from colonnade.reports.console.screen import Screen
 from colonnade.reports.html.charts import Axis, Bar, row_chart
 from colonnade.reports.html.markup import Html
 from colonnade.reports.html.page import render, tile
@@ -27,14 +27,14 @@ TEMPLATES = Path(__file__).parent / "templates"
 _SMOOTHED = "* A bin without a good or without a bad: its WOE is that of half a person more of each."
 
 
-def show(console: Console, card: Record) -> None:
+def show(console: Screen, card: Record) -> None:
     for name, said in _about(card):
-        console.print(f"{name}: {said}", soft_wrap=True)
+        console.say(f"{name}: {said}")
     for column in _sorted(card):
         notes = filter(None, (f"IV {column['iv']:.4f}", psi_words(column), "" if column["kept"] else "left out"))
         print_table(console, _HEADS, _bins(card, column), f"{column['column']}: {', '.join(notes)}")
     if _any_smoothed(card):
-        console.print(_SMOOTHED, soft_wrap=True)
+        console.say(_SMOOTHED)
 
 
 def page(card: Record) -> str:

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from colonnade.common.data.columns.distribution import level
 from colonnade.common.run.numbers import plain
+from colonnade.reports.console.grid import Grid
+from colonnade.reports.console.screen import Screen
 from colonnade.reports.html.charts import Axis, Bar, Mark, Trend, line_chart, row_chart
 from colonnade.reports.html.markup import Html
 from colonnade.reports.html.page import render, tile
@@ -64,28 +63,25 @@ def lines(found: ScoreFindings) -> list[tuple[str, str]]:
     return said
 
 
-def show(console: Console, found: ScoreFindings) -> None:
-    grid = Table.grid(padding=(0, 2))
+def show(console: Screen, found: ScoreFindings) -> None:
+    whole = Grid()
     for name, words in lines(found):
-        grid.add_row(name, words)
-    console.print(grid)
+        whole.add_row(name, words)
+    console.show(whole)
     print_table(console, [found.scale.name, *_BANDS], _bands(found), "Bands, the riskiest first")
     print_table(console, [found.scale.name, *_CUTS], _cuts(found), "If a band and riskier ones are refused")
     if found.groups is not None:
         if found.groups.shown:
             print_table(console, _GROUPS, _groups(found.groups), f"By group, at {found.scale.say(found.cut_off[0])}")
         for line in (*suppressed_words(found.groups), *found.notes):
-            console.print(line, soft_wrap=True)
+            console.say(line)
 
 
-def print_table(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
-    """Prints a table whose first column is text; it fits 80 columns if its cells do."""
-    made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
-    for at, head in enumerate(heads):
-        made.add_column(head, justify="right" if at else "left", overflow="fold")
+def print_table(console: Screen, heads: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
+    made = Grid(*heads, title=f"\n{title}")
     for row in rows:
         made.add_row(*row)
-    console.print(made)
+    console.show(made)
 
 
 def page(found: ScoreFindings) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,10 @@ from colonnade.common.contracts.registry import NAMES, OUTSIDE
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import InputError, nearest
 from colonnade.common.parsing.file import parse
+from colonnade.common.run.activity import Activity
 from colonnade.common.run.permissions import private_files
 from colonnade.launcher.configuration import ConfigLike, GivenConfig
+from colonnade.reports.console.live import showing
 from colonnade.reports.console.screen import out as console
 from colonnade.search.comparison.adapting import EPSILON, GivenSetup
 from colonnade.search.comparison.kept_runs import RunShelf
@@ -23,7 +26,6 @@ from colonnade.search.comparison.outcomes import ProtocolOutcome, ReferenceOutco
 from colonnade.search.comparison.outputs import ComparisonOutput
 from colonnade.search.comparison.pair import PairRuns
 from colonnade.search.comparison.subject import read_subject
-from colonnade.search.comparison.waiting import WaitingLine
 from colonnade.search.folder import (
     SearchFolder,
     Tables,
@@ -147,9 +149,9 @@ def compare(
     refuse_incomplete(parsed)
     refuse_unvalidated(parsed)
     wanted = _metric(metric, parsed)
-    with private_files(), folder.locked(), folder.with_tables(given):
+    with private_files(), showing(progress), folder.locked(), folder.with_tables(given):
         work = _Work.begin(given.base, parsed, folder.path, wanted, rows)
-        line = WaitingLine(dict.fromkeys(names, _runs(trials, seeds)), show=progress)
+        line = _Counted(dict.fromkeys(names, _runs(trials, seeds)), show=progress)
         setup = GivenSetup.of(tree, given.base, work.subject, keep_models=keep_models, epsilon=epsilon)
         runs = PairRuns(setup, work.shelf, work.goal, trials, seeds, ran=line.ran)
         fresh = [ProtocolOutcome(name) for name in names]
@@ -163,9 +165,11 @@ def compare(
         for name, found in earlier.items():
             if progress and found is None:
                 said = f"{name}: its row is left out: with these data, options and version it has no complete runs"
-                console.print(said, markup=False, soft_wrap=True)
-        line.begin(f"{output.heading}; at most {len(names) * _runs(trials, seeds)} runs")
-        _Pairs(runs, output, fresh, work, line, trials, seeds).run(jobs)
+                console.say(said)
+        if progress:
+            console.say(f"{output.heading}; at most {len(names) * _runs(trials, seeds)} runs", "dim")
+        with line.running():
+            _Pairs(runs, output, fresh, work, line, trials, seeds).run(jobs)
         output.write()
         if progress:
             output.show()
@@ -227,6 +231,47 @@ class _Work:
         return cls(subject, RunShelf(folder / "runs", subject.digest), goal, "--metric" if wanted else why)
 
 
+class _Counted:
+    """Counts runs, as an activity with the time left.
+
+    Args:
+        runs: at most, by protocol.
+        show: whether to print results.
+    """
+
+    def __init__(self, runs: Mapping[str, int], *, show: bool) -> None:
+        self._to_go, self._show = dict(runs), show
+        self._doing = Activity("comparing", sum(runs.values()), "runs")
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        self._doing.begin()
+        try:
+            yield
+        finally:
+            self._doing.end()
+
+    def ran(self, protocol: str, kept: bool) -> None:
+        """Counts a run of a protocol, stored before or made now."""
+        with self._lock:
+            self._to_go[protocol] = max(self._to_go.get(protocol, 0) - 1, 0)
+            self._doing.done += 1
+            self._doing.kept += kept
+            self._update()
+
+    def ended(self, outcome: ProtocolOutcome, said: str) -> None:
+        """Prints the result of a protocol, which makes no further runs."""
+        with self._lock:
+            self._to_go.pop(outcome.name, None)
+            self._update()
+        if self._show:
+            console.say(f"{outcome.name}: {said}", "dim" if outcome.status == "ok" else "yellow")
+
+    def _update(self) -> None:
+        self._doing.total = self._doing.done + sum(self._to_go.values())
+
+
 @dataclass
 class _Pairs:
     """Runs all protocols and references, some at a time."""
@@ -235,7 +280,7 @@ class _Pairs:
     output: ComparisonOutput
     fresh: list[ProtocolOutcome]
     work: _Work
-    line: WaitingLine
+    line: _Counted
     trials: int
     seeds: int
     _lock: threading.Lock = field(default_factory=threading.Lock)

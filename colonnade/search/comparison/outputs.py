@@ -8,14 +8,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
-from rich.table import Table
 
 from colonnade.common.escaped import plain
 from colonnade.common.run.durable import write_kept
 from colonnade.common.version import VERSION
+from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.standings.contender import Contender, Measure
 from colonnade.reports.standings.page import ComparisonPage, ValueTable
@@ -129,27 +129,25 @@ class ComparisonOutput:
 
     def show(self) -> None:
         """Prints the table, the recommendation, what is set apart, and the page's path."""
-        page, narrow = self.page, console.width < _WIDE
+        page, narrow = self.page, console.room is not None and console.room < _WIDE
         shown, taken = page.values.full(_NARROW if narrow else range(len(_HEAD))), page.choice.taken
-        made = Table(title=f"{self._measure.name} on {self.data['test']:,} test rows, with 95 % intervals")
-        for at, name in enumerate(shown.head):
-            justify: Literal["left", "right"] = "left" if at in shown.words else "right"
-            made.add_column(name, justify=justify, overflow="fold", no_wrap=not (at and justify == "left"))
+        title = f"{self._measure.name} on {self.data['test']:,} test rows, with 95 % intervals"
+        made = Grid(*shown.head, title=title)
         for row in shown.rows:
-            made.add_row(*map(str, row), style="bold" if taken is not None and row[0] == taken.name else None)
-        console.print(made)
-        self._say(page.choice.headline, "bold")
+            made.add_row(*map(str, row), style="bold" if taken is not None and row[0] == taken.name else "")
+        console.show(made)
+        console.say(page.choice.headline, "bold")
         if page.choice.reason:
-            self._say(page.choice.reason, "")
+            console.say(page.choice.reason)
         for name, _, cause in page.set_apart:
-            self._say(f"set apart: {name}: {cause}", "yellow")
+            console.say(f"set apart: {name}: {cause}", "yellow")
         for name, said in (self._tuned_values() if narrow else []) + self._beside_defaults():
-            self._say(f"{name}: {said}")
+            console.say(f"{name}: {said}", "dim")
         if self.dropped:
-            self._say(f"left out of the file: {', '.join(self.dropped)}")
+            console.say(f"left out of the file: {', '.join(self.dropped)}", "dim")
         for said in self._notes:
-            self._say(said)
-        self._say(f"page: {self.folder / 'comparison.html'}", "")
+            console.say(said, "dim")
+        console.point("page", self.folder / "comparison.html")
 
     def arrow(self) -> pa.Table:
         return _arrow(self.lines)
@@ -170,10 +168,6 @@ class ComparisonOutput:
             "-" if one.reference else one.protection.words,
             in_short(line.get("settings") or "") or line.get("tuning") or "-",
         )  # fmt: skip
-
-    @staticmethod
-    def _say(text: str, style: str = "dim") -> None:
-        console.print(text, style=style, markup=False, soft_wrap=True)
 
     def _tuned_values(self) -> list[tuple[str, str]]:
         """For which a narrow table has no room."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-
 from colonnade.common.config.search import SearchedKey
+from colonnade.common.run.activity import Activity, activity
+from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.screen import out
 from colonnade.reports.words import counted
 from colonnade.search.found import Search, ranked, value_words
@@ -15,7 +16,7 @@ from colonnade.search.pages.privacy import TRIALS_PRIVACY
 from colonnade.search.study import Asked, TrialRecord, TrialStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _SHOWN = 5
 
@@ -26,6 +27,7 @@ class Lines:
     def __init__(self, store: TrialStore, trials: int, *, show: bool) -> None:
         self._store, self._trials, self._show = store, trials, show
         self._lock = threading.Lock()
+        self._doing = Activity("searching")
 
     def begin(self, usual: bool, resumed: int, storage: str) -> None:
         """Prints the starting state.
@@ -46,6 +48,13 @@ class Lines:
         if storage:
             self._say(f"trials in {storage}, shared by all that name it")
 
+    @contextmanager
+    def searching(self) -> Iterator[None]:
+        """The trials as an activity, until the block ends."""
+        with activity("searching", self._trials, "trials") as self._doing:
+            self._doing.done = self._doing.kept = len(self._store.counted())
+            yield
+
     def ended(self, asked: Asked) -> None:
         """Prints how a trial has ended."""
         if not self._show:
@@ -62,6 +71,8 @@ class Lines:
             "failed": f"failed: {record.reason}",
         }.get(record.state, record.state)
         seconds = "" if record.seconds is None else f" in {record.seconds:.1f} s"
+        self._doing.done = spent
+        self._doing.facts = () if best is None else (f"best {name} {value_words(best.value)}",)
         leader = "" if best is None else f" (best {value_words(best.value)}, trial {best.number})"
         line = f"[{spent}/{self._trials}] trial {record.number}: {said}{seconds}{leader}: {self._in_short(record)}"
         self._say(line, "yellow" if record.state == "failed" else "dim")
@@ -71,7 +82,7 @@ class Lines:
         if not self._show:
             return
         records = self._store.records()
-        out.print(_table(records, self._store))
+        out.show(_table(records, self._store))
         states = ", ".join(f"{sum(r.state == state for r in records)} {state}" for state in _states(records))
         self._say(f"trials: {states}", "")
         self._say(f"best: {found.metric} {value_words(found.best_value)} with", "")
@@ -85,8 +96,8 @@ class Lines:
             self._say(TRIALS_PRIVACY, "yellow")
         if running := sum(record.state == "running" for record in records):
             self._say(f"{counted(running, 'trial')} still under way elsewhere: run the command again for the end")
-        self._say(f"page: {found.page}", "")
-        self._say(f"next: colonnade up {found.folder / 'best.yaml'}", "")
+        out.point("page", found.page)
+        out.point("next", f"colonnade up {found.folder / 'best.yaml'}")
 
     def _in_short(self, record: TrialRecord) -> str:
         """The values of a trial, each by the shortest unique end of its key."""
@@ -101,7 +112,7 @@ class Lines:
 
     def _say(self, text: str, style: str = "dim") -> None:
         if self._show:
-            out.print(text, style=style, markup=False, soft_wrap=True)
+            out.say(text, style)
 
 
 def range_words(values: object) -> str:
@@ -117,10 +128,9 @@ def _states(records: Sequence[TrialRecord]) -> list[str]:
     return [state for state in order if any(record.state == state for record in records)]
 
 
-def _table(records: Sequence[TrialRecord], store: TrialStore) -> Table:
-    table = Table(title=f"the best {store.goal.name} of validation rows")
-    for head in ("trial", store.goal.name, "settings"):
-        table.add_column(head, overflow="fold")
+def _table(records: Sequence[TrialRecord], store: TrialStore) -> Grid:
+    title = f"the best {store.goal.name} of validation rows"
+    table = Grid("trial", store.goal.name, "settings", title=title)
     for record in [one for one in ranked(records, store.goal) if one.state == "complete"][:_SHOWN]:
         table.add_row(str(record.number), value_words(record.value), "\n".join(record.settings))
     return table

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -20,6 +22,25 @@ def doubts(features: Features) -> tuple[Doubt, ...]:
         if (doubt := _of(field.name, column)) is not None
     ]
     return (*features.doubts, *found)
+
+
+def new_words(features: Features, train: Tensor) -> Iterator[Doubt]:
+    """Warnings about words that no training row has, where these are allowed; none quotes a word.
+
+    Args:
+        train: rows of training, int64 (m,).
+    """
+    for place, field in enumerate(features.fields):
+        if field.words is None:
+            continue
+        codes = features.values[:, place]
+        known = torch.zeros(len(field.words) + 1, dtype=torch.bool)
+        known[codes[train].nan_to_num(len(field.words)).to(torch.int64)] = True
+        known[-1] = True  # a missing word is none
+        if new := int((~known[codes.nan_to_num(len(field.words)).to(torch.int64)]).sum()):
+            rows = f"{new} validation or test row{'' if new == 1 else 's'}"
+            what = f"has words in {rows} that no training row has: there they are of no category"
+            yield Doubt(field.name, what, "if there are many, join rare words into one before training")
 
 
 def _of(name: str, column: Tensor) -> Doubt | None:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from colonnade.common.config.data.columns import MeanStd, ScaleConfig
 from colonnade.common.data.columns.features import Features
+from colonnade.common.data.columns.fields import Doubt
 
 _BYTE = 255.0
 _TABLE = 2  # axes: rows and columns
@@ -133,12 +134,16 @@ class Columns:
         table: the rows that the values are of, not encoded, for protocols that are `typed`: the values stay as they
             are and on the CPU.
         names: of the values of a row, each with that of its column in the table; none if they are not known.
+
+    Attributes:
+        doubts: what is odd about them once the training rows are known.
     """
 
     def __init__(
         self, values: Tensor, scaler: Scaler, table: Features | None = None, names: Sequence[tuple[str, str]] = ()
     ) -> None:
         self.table, self.names = table, names
+        self.doubts: tuple[Doubt, ...] = ()
         self._lazy = values.dtype == torch.uint8
         ready = self._lazy or table is not None or (values.dtype == torch.float32 and scaler.idle)
         self.values = values if ready else scaler.apply(values)

@@ -13,6 +13,7 @@ import pooch
 from colonnade.common.data.known_sets.catalogue import Archive, DataFile, DataSet, known
 from colonnade.common.data.known_sets.places import cache
 from colonnade.common.errors import DataError, EnvironmentFault
+from colonnade.common.run.activity import Activity, activity
 
 _TIMEOUT = 30.0
 _CHUNK = 1 << 16
@@ -86,14 +87,32 @@ def _is_there(folder: Path, file: DataFile) -> bool:
 def _retrieve(url: str, checksum: str, path: Path) -> str | None:
     """Downloads one file unless it is present; returns the error in one line, or None."""
     pooch.get_logger().setLevel(logging.WARNING)
-    loader = pooch.HTTPDownloader(timeout=_TIMEOUT, chunk_size=_CHUNK)
     try:
-        pooch.retrieve(url, checksum, fname=path.name, path=path.parent, downloader=loader)
+        with activity(f"fetching {path.name}", unit="MB") as doing:
+            loader = pooch.HTTPDownloader(timeout=_TIMEOUT, chunk_size=_CHUNK, progressbar=_Bar(doing))
+            pooch.retrieve(url, checksum, fname=path.name, path=path.parent, downloader=loader)
     except ValueError:
         return f"{url} served bytes with another checksum"
     except OSError as error:  # requests' errors are OSErrors too
         return f"{url}: {type(error).__name__}: {error}".splitlines()[0]
     return None
+
+
+class _Bar:
+    """An activity as a bar of progress of pooch, which counts bytes and sets `total`."""
+
+    def __init__(self, doing: Activity) -> None:
+        self._doing, self._bytes, self.total = doing, 0, 0
+
+    def update(self, count: int) -> None:
+        self._bytes += count
+        self._doing.total, self._doing.done = (round(size / 1e6) for size in (self.total, self._bytes))
+
+    def reset(self) -> None:
+        self._bytes = 0
+
+    def close(self) -> None:
+        pass
 
 
 def _fault(what: str, failures: list[str]) -> EnvironmentFault:

@@ -9,6 +9,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from colonnade.common.errors import InputError, nearest
+from colonnade.common.run.activity import activity
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports import guarantee
 from colonnade.reports.console.outputs import make_folder, write_text
@@ -31,7 +32,7 @@ def attack(folder: Path, kind: str, out: Path | None, options: Options) -> None:
     names = run.victims(options.party, captured=chosen.captured and not run.summed)
     place = (out or RunFolder(folder).attacks).resolve()
     make_folder(place)
-    with console.status(kind), threadpool_limits(1):
+    with activity(f"attack: {kind}"), threadpool_limits(1):
         found, table = chosen.attack(run, names, options, place)
     path = place / f"{kind}.json"
     about = {
@@ -43,6 +44,6 @@ def attack(folder: Path, kind: str, out: Path | None, options: Options) -> None:
         "claimed_person": run.summary.get("person"),
     }
     write_text(path, json.dumps(about, indent=2) + "\n")
-    table.caption = f"epsilon that was claimed: {claimed(run.summary)}"
-    console.print(table)
-    console.print(f"written: {path}", markup=False, soft_wrap=True)
+    table.note = f"epsilon that was claimed: {claimed(run.summary)}"
+    console.show(table)
+    console.point("written", path)

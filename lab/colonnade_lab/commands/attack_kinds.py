@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from colonnade.common.alignment.refusal import refuse_aligned
 from colonnade.common.errors import InputError, nearest
 from colonnade.reports import guarantee
+from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.screen import out as console
 from colonnade.simulation.folder import simulate_captured
 from colonnade_lab.attacks import (
@@ -73,7 +72,7 @@ class Options:
     active: bool = False
 
 
-Found = tuple[dict[str, Any], Table]
+Found = tuple[dict[str, Any], Grid]
 """Content of the file, and the table on the screen."""
 Attack = Callable[[AttackedRun, tuple[str, ...], Options, Path], Found]
 """(run, parties, options, folder of pictures) -> result."""
@@ -95,7 +94,7 @@ def _by_party(title: str, heads: Row, of: OfParty, about: Callable[[AttackedRun,
     """Attacks each party by itself; `title` may name options, and `about` is what the file says besides the parties."""
 
     def attack(run: AttackedRun, names: tuple[str, ...], options: Options, place: Path) -> Found:
-        table, parties = Table("party", *heads, title=title.format(**vars(options))), {}
+        table, parties = Grid("party", *heads, title=title.format(**vars(options))), {}
         for name in names:
             parties[name], rows = of(run, name, options, place)
             for row in rows:
@@ -227,10 +226,10 @@ def _membership(run: AttackedRun, _names: tuple[str, ...], options: Options, _pl
     made = simulated.shadows(run, own, options.shadows, options.seed, simulate_captured)
     known = []
     for number, shadow in enumerate(made, 1):
-        console.print(f"shadow {number} of {options.shadows}", style="dim")
+        console.say(f"shadow {number} of {options.shadows}", "dim")
         known.append(membership.candidates(shadow))
     found = membership.tell_apart(target, known, membership.delta_of(run.summary), options.seed)
-    table = Table(show_header=False, title="membership, from what the server sees")
+    table = Grid(title="membership, from what the server sees")
     table.add_row("rows", f"{found.rows}, half of them members; predictions by the {found.by}")
     drawn = _shadows(own, options, table)
     if found.by == "classifier":
@@ -246,7 +245,7 @@ def _lira(run: AttackedRun, _names: tuple[str, ...], options: Options, _place: P
     own = simulated.pool(run)
     made = simulated.shadows(run, own, options.shadows, options.seed, simulate_captured)
     found = membership.infer_members(run, made, membership.delta_of(run.summary), options.seed)
-    table = Table(show_header=False, title="membership, by likelihood ratios")
+    table = Grid(title="membership, by likelihood ratios")
     table.add_row("rows", f"{found.rows}, half of them members")
     drawn = _shadows(own, options, table)
     for head, one in {"AUC": found.area, "of confidence alone": found.baseline}.items():
@@ -267,13 +266,13 @@ def _audit(run: AttackedRun, _names: tuple[str, ...], options: Options, _place: 
             hint="audits are of federation.privacy (but rescale: paper, which claims nothing), server.privacy.answers "
             "and server.privacy.labels",
         )
-    table = Table(show_header=False, title="canary audit")
+    table = Grid(title="canary audit")
     found: dict[str, Any] = {}
     for setting, mechanism in known.items():
         result = audit(mechanism, options.canaries, options.seed, _CONFIDENCE)
         found[setting] = {**vars(result), "guesses": vars(result.guesses), "refuted": result.refuted}
         for head, cell in _audited(setting, result).items():
-            table.add_row(head, cell, end_section=head == "claimed")
+            table.add_row(head, cell)
     return {"canaries": options.canaries, "seed": options.seed, "mechanisms": found}, table
 
 
@@ -295,7 +294,7 @@ def _columns(run: AttackedRun, names: tuple[str, ...], options: Options, _place:
             hint=f"there are {', '.join(ATTACKERS)}, and {_ALL}",
         )
     heads = ("columns of", "attacker", "R2 a column, mean (median)", "rows found", "without messages", "beside")
-    table = Table(*heads, title="columns, from what the server sees of training")
+    table = Grid(*heads, title="columns, from what the server sees of training")
     seen: dict[str, Any] = {}
     for name, whole in views(run, names).items():
         sight = whole.first(options.rounds) if options.rounds else whole
@@ -317,9 +316,7 @@ def _summed_columns(run: AttackedRun, names: tuple[str, ...], options: Options) 
     """Reads every party's bins from exact sums over them, as a curious server or one that chooses its vectors."""
     seen: dict[str, Any] = {}
     if options.active:
-        table = Table(
-            "columns of", "rows a vector", "vectors", "rows read", "right", title="columns, by chosen vectors"
-        )
+        table = Grid("columns of", "rows a vector", "vectors", "rows read", "right", title="columns, by chosen vectors")
         for name in names:
             read = sums.read_actively(run, name)
             seen[name] = vars(read)
@@ -327,7 +324,7 @@ def _summed_columns(run: AttackedRun, names: tuple[str, ...], options: Options) 
             table.add_row(name, *cells)
         return {"active": True, "seen": seen}, table
     heads = ("columns of", "column", "bins", "rows found", "by sums alone", "by sides alone", "without messages")
-    table = Table(*heads, title="bins, from exact sums and the sides of splits")
+    table = Grid(*heads, title="bins, from exact sums and the sides of splits")
     for name in names:
         every = sums.read_columns(run, name)
         seen[name] = [vars(one) for one in every]
@@ -340,7 +337,7 @@ def _summed_columns(run: AttackedRun, names: tuple[str, ...], options: Options) 
 def _scored_columns(run: AttackedRun, names: tuple[str, ...], options: Options) -> Found:
     """Regresses every party's encoded columns on what the server saw of all rows' scores."""
     heads = ("columns of", "columns", "directions", "R2 in their span", "R2 by known rows", "without messages", "blind")
-    table = Table(*heads, title="columns, from sums of scores (laid open: R2 of .99)")
+    table = Grid(*heads, title="columns, from sums of scores (laid open: R2 of .99)")
     seen: dict[str, Any] = {}
     for name in names:
         one = scores.read_columns(scores.replayed(run), name, options.known, options.seed)
@@ -403,7 +400,7 @@ def _refuse_party(options: Options, why: str, hint: str = "leave --party away") 
         raise InputError(f"--party {options.party}: {why}", hint=hint)
 
 
-def _shadows(own: simulated.Pool, options: Options, table: Table) -> dict[str, Any]:
+def _shadows(own: simulated.Pool, options: Options, table: Grid) -> dict[str, Any]:
     table.add_row("shadows", f"{options.shadows} of {own.train} training rows, drawn from {own.source}")
     return {"count": options.shadows, "training_rows": own.train, "from": own.source}
 

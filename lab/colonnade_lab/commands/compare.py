@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.table import Table
-
+from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.outputs import make_folder
 from colonnade.reports.console.screen import out as console
 from colonnade_lab.comparison.pages import ComparisonPages
@@ -56,7 +55,7 @@ def compare(options: ComparisonOptions) -> None:
     _show(every, plan)
     kept = [one for name in plan.protocols if (one := _results_of(plan, name, options, results)).found]
     for page in ComparisonPages(plan, kept, options.seeds).write(options.out) if kept else ():
-        console.print(f"page: {page}", markup=False, soft_wrap=True)
+        console.point("page", page)
     refuse_failed(failed)
 
 
@@ -71,14 +70,14 @@ def _results_of(plan: ComparisonPlan, name: str, options: ComparisonOptions, res
 
 
 def _show(every: list[ProtocolResults], plan: ComparisonPlan) -> None:
-    table = Table(*_some(head(plan.epsilons, deltas(plan))), title="protocols side by side")
+    table = Grid(*_some(head(plan.epsilons, deltas(plan))), title="protocols side by side")
     for one in every:
         table.add_row(*_some(row(one, plan.epsilons)))
-    console.print(table)
+    console.show(table)
     for need in needs(every, plan.epsilons, deltas(plan)):
-        console.print(f"{need.need}: {need.take} ({need.why})", markup=False, soft_wrap=True)
+        console.say(f"{need.need}: {need.take} ({need.why})")
     for said in in_words(plan):
-        console.print(said, style="dim", markup=False, soft_wrap=True)
+        console.say(said, "dim")
 
 
 def _some(cells: list[str]) -> list[str]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.table import Table
-
 from colonnade.common.errors import InputError
+from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.outputs import make_folder
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.words import counted
@@ -46,14 +45,14 @@ def show_frontier(options: FrontierOptions) -> None:
     for name in sets:
         if own := [job for job in todo if job.name.startswith(f"{name}/")]:
             said = f"{plan.sets[name].title}: {counted(len(own), 'run')}, {about(own, options.processes)}"
-            console.print(said, style="dim", markup=False)
+            console.say(said, "dim")
     failed = [] if options.only_list else run_missing(todo, results, options.processes, perform)
     seeds = max(options.seeds, results.seeds(PAPER))
     every = [one for name in plan.sets if (one := set_frontier(plan, name, results.get, seeds)).seeds]
     _show([one for one in every if one.name in sets], plan)
     if every:
         page = FrontierPages(plan, every, seeds).write(options.out)
-        console.print(f"page: {page}", markup=False, soft_wrap=True)
+        console.point("page", page)
     refuse_failed(failed)
 
 
@@ -64,7 +63,7 @@ def refuse_mixed(**options: bool) -> None:
 
 def _show(found: list[SetFrontier], plan: FrontierPlan) -> None:
     if rows := console_rows(found, plan):
-        table = Table("set", "within", "nobody is ahead of", "others", title="test accuracy of what is chosen")
+        table = Grid("set", "within", "nobody is ahead of", "others", title="test accuracy of what is chosen")
         for row in rows:
             table.add_row(*row)
-        console.print(table)
+        console.show(table)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from rich.table import Table
 from rich.text import Text
 
+from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.outputs import make_folder
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.words import counted
@@ -68,16 +68,16 @@ def reproduce(options: ReproductionOptions) -> None:
     left = missing(todo, results)
     for name, paper in papers:
         _show(options, name, standings[name], left)
-        console.print(paper.cite, style="dim", markup=False, soft_wrap=True)
+        console.say(paper.cite, "dim")
     everything = [table for tables in standings.values() for table in tables]
     _announce_other_code(wanted, results)
-    console.print(total_words(everything, options.seeds), markup=False, soft_wrap=True)
+    console.say(total_words(everything, options.seeds))
     if not options.which:
         made = partial(_made, options, results, dict(papers))
         text = "" if options.quick else introduction()
         pages = PaperPages(dict(papers), standings, options.seeds, options.quick, options.wire, find, made, text)
         for page in pages.write(options.out):
-            console.print(f"page: {page}", markup=False, soft_wrap=True)
+            console.point("page", page)
     refuse_failed(failed)
 
 
@@ -86,7 +86,7 @@ def _announce_other_code(wanted: list[Job], results: Results) -> None:
     made = [found for job in wanted if (found := results.made_by(job))]
     if other := sum(not found.endswith(f"code {code_digest()}") for found in made):
         said = f"{other} of {counted(len(made), 'result')} were made by other code than this, {code_digest()}"
-        console.print(said, style="dim", markup=False, soft_wrap=True)
+        console.say(said, "dim")
 
 
 def _find(
@@ -108,25 +108,25 @@ def _show(options: ReproductionOptions, name: str, tables: list[TableStanding], 
     for standing in tables:
         title = _title(options, name, standing, left)
         if standing.cells:
-            table = Table("", "", "paper", "ours", "seeds", "", title=title)
+            table = Grid("", "", "paper", "ours", "seeds", "", title=title)
             for one in standing.cells:
                 seeds, kind = str(len(one.ours)), "" if one.cell.kind == "result" else f" ({one.cell.kind})"
                 mark = Text.from_markup(_MARKS[one.verdict]).append(kind)
                 table.add_row(one.cell.row, one.cell.column, one.paper_words, one.words, seeds, mark)
-            console.print(table)
+            console.show(table)
         if standing.pairs:
             found = tally(pair.outcome for pair in standing.pairs)
             said = f"the paper's order: of {found.listed} pairs, {found.words}"
-            console.print(said, markup=False, soft_wrap=True)
+            console.say(said)
         if standing.claims:
-            table = Table("claim", "measured", "lead", "seeds", "", title=title)
+            table = Grid("claim", "measured", "lead", "seeds", "", title=title)
             for claim in standing.claims:
                 mark = Text.from_markup(_MARKS[claim.outcome])
                 table.add_row(claim_words(claim), claim.words, claim.lead_words, claim.seeds, mark)
-            console.print(table)
+            console.show(table)
         for excluded in standing.table.excluded:
             said = f"{name}/{standing.name}, left out: {excluded.words}"
-            console.print(said, style="dim", markup=False, soft_wrap=True)
+            console.say(said, "dim")
 
 
 def _title(options: ReproductionOptions, name: str, standing: TableStanding, left: list[Job]) -> str:

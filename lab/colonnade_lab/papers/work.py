@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
@@ -11,6 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.context import BaseContext
 
 from colonnade.common.errors import ColonnadeError, EnvironmentFault, InputError
+from colonnade.common.run.activity import activity
 from colonnade.common.run.python_child import safe_children
 from colonnade.reports.console.outputs import refuse_unwritable
 from colonnade.reports.console.screen import out as console
@@ -24,7 +24,7 @@ from colonnade_lab.papers.running import Job, perform
 def announce(wanted: list[Job], todo: list[Job], seeds: int, processes: int) -> None:
     how_long = f"{about(todo, processes)} by {counted(processes, 'process')}" if todo else ""
     rest = f"{len(todo)} to be run, {how_long}" if todo else "all are kept"
-    console.print(f"{counted(len(wanted), 'run')} with {counted(seeds, 'seed')}: {rest}", markup=False)
+    console.say(f"{counted(len(wanted), 'run')} with {counted(seeds, 'seed')}: {rest}")
 
 
 def run_missing(
@@ -37,22 +37,22 @@ def run_missing(
     """Runs jobs, stores every record as it arrives, prints progress, and returns the names of failed runs."""
     if todo:
         refuse_unwritable(results.path.parent)
-    failed, begun = [], time.monotonic()
+    failed = []
     code_digest()  # fixes the digest now, in case files are edited during the runs
-    for number, (job, outcome) in enumerate(run_all(todo, processes, how), 1):
-        said = f"{name.format(job)}, seed {job.seed}"
-        place = f"[{number}/{len(todo)}, {(time.monotonic() - begun) / 60:.1f} min]"
-        if isinstance(outcome, ColonnadeError):
-            failed.append(said)
-            console.print(f"{place} {said}: {outcome}", style="red", markup=False, soft_wrap=True)
-            if outcome.hint:
-                console.print(f"    {outcome.hint}", style="dim", markup=False, soft_wrap=True)
-            continue
-        results.keep(job, outcome)
-        accuracy = outcome.metrics.get("test_accuracy")
-        found = "" if accuracy is None else f" {accuracy:.2%}"
-        line = f"{place} {said}:{found} in {outcome.wall:.1f} s"
-        console.print(line, style="dim", markup=False, soft_wrap=True)
+    with activity("running", len(todo), "runs") as doing:
+        for job, outcome in run_all(todo, processes, how):
+            doing.step()
+            said = f"{name.format(job)}, seed {job.seed}"
+            if isinstance(outcome, ColonnadeError):
+                failed.append(said)
+                console.say(f"{said}: {outcome}", "red")
+                if outcome.hint:
+                    console.say(f"    {outcome.hint}", "dim")
+                continue
+            results.keep(job, outcome)
+            accuracy = outcome.metrics.get("test_accuracy")
+            found = "" if accuracy is None else f" {accuracy:.2%}"
+            console.say(f"[{doing.done}/{len(todo)}] {said}:{found} in {outcome.wall:.1f} s", "dim")
     return failed
 
 

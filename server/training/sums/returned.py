@@ -35,11 +35,23 @@ from colonnade.server.training.sums.session import SumSession
 
 
 class ReturnedSums:
-    """One session's exchange with the parties."""
+    """One session's exchange with the parties.
+
+    Args:
+        told: True if a warning about the number of bins, as many or more of the same columns, was given before.
+    """
 
     def __init__(
-        self, ctx: ServerContext, clients: Cohort, *, encrypted: bool = True, bits: int | None = None, weight: int = 1
+        self,
+        ctx: ServerContext,
+        clients: Cohort,
+        *,
+        encrypted: bool = True,
+        bits: int | None = None,
+        weight: int = 1,
+        told: bool = False,
     ) -> None:
+        self._told = told
         self._ctx, self._clients, self._encrypted = ctx, clients, encrypted
         self._session = SumSession(ctx, clients, encrypted=encrypted, weight=weight)
         self.bits = bits or self._session.size.precision
@@ -59,7 +71,7 @@ class ReturnedSums:
             if len(counts) != 1 or shape.kinds.tolist() != [0] or not 2 <= counts[0] <= BINS:
                 raise ContractError(name, "BinCounts", "counts", f"one number, of 2 to {BINS} bins", str(counts)[:100])
             self._bins[name] = counts[0]
-        for said in solvable(self._bins, self._session.size.rows):
+        if not self._told and (said := solvable(self._bins, self._session.size.rows)):
             self._ctx.warn(said)
         return tuple(self._bins.values())
 

@@ -109,7 +109,7 @@ def test_other_events_pass_at_any_rate_and_in_their_order() -> None:
 
 def test_the_console_prints_no_more_than_the_file() -> None:
     clock, printed = Clock(), io.StringIO()
-    screen = Screen(file=printed, width=300, highlight=False)
+    screen = Screen(file=printed, width=300)
     telemetry = Telemetry(None, Digest(Progress(screen), clock), clock=clock)
     for _ in range(3000):
         telemetry.refused("unknown", "it does not speak TLS")
@@ -121,7 +121,7 @@ def test_the_console_prints_no_more_than_the_file() -> None:
 
 def test_a_server_that_lies_cannot_fill_a_partys_log(tmp_path: Path) -> None:
     clock, printed = Clock(), io.StringIO()
-    screen = Screen(file=printed, width=300, highlight=False)
+    screen = Screen(file=printed, width=300)
     telemetry = Telemetry(tmp_path / "events.jsonl", Digest(PartyProgress(screen, "ada"), clock), clock=clock)
     for number in range(20_000):  # it accepts, begins and hangs up, again and again
         clock.now += 0.005
@@ -131,7 +131,7 @@ def test_a_server_that_lies_cannot_fill_a_partys_log(tmp_path: Path) -> None:
         telemetry.event("checkpoint", party="ada", round=number, rounds=10)
         telemetry.event("server_away", reason="server was lost: the connection was closed")
     written = (tmp_path / "events.jsonl").read_text().splitlines()
-    assert len(written) == len(printed.getvalue().splitlines()) <= 4 * (100 + 2) + 1000 + 101
+    assert len(printed.getvalue().splitlines()) <= len(written) <= 4 * (100 + 2) + 1000 + 101
 
 
 def test_late_messages_of_a_member_are_counted_beyond_a_thousand(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_a_server_that_is_asked_to_end_ends_while_the_flood_goes_on(tmp_path: Pa
             assert flooder.poll() is None
     finally:
         server.kill()
-    assert server.returncode == 130 and "\ninterrupted\n" in output and "run folder:" in output, output
+    assert server.returncode == 130 and "\ninterrupted\n" in output and "\nfolder " in output, output
     assert json.loads((out / "summary.json").read_text())["status"] == "interrupted"
     assert [event["status"] for event in events(out, "end")] == ["interrupted"]
     refused = events(out, "refused")

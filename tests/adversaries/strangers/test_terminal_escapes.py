@@ -91,7 +91,7 @@ def test_an_undeclared_kind_is_quoted_without_them() -> None:
 
 def printed(line: object) -> str:
     shown = io.StringIO()
-    screen = Screen(file=shown, force_terminal=True, color_system=None, width=200, highlight=False)
+    screen = Screen(file=shown, force_terminal=True, color_system=None, width=200)
     screen.print(line, markup=False)
     return shown.getvalue()
 
@@ -106,7 +106,7 @@ def test_the_console_prints_none_for_any_input() -> None:
 
 def test_progress_lines_print_none() -> None:
     shown = io.StringIO()
-    screen = Screen(file=shown, force_terminal=True, color_system=None, width=200, highlight=False)
+    screen = Screen(file=shown, force_terminal=True, color_system=None, width=200)
     telemetry = Telemetry(None, Progress(screen), PartyProgress(screen, "ada"))
     for kind in ("leave", "refused", "failed", "warning", "checkpoint_failed", "server_away"):
         telemetry.event(kind, party=EVIL, reason=EVIL)

@@ -41,7 +41,7 @@ def test_a_file_that_cannot_be_written_is_named(
 def test_a_protocol_is_shown_with_its_keys(name: str) -> None:
     said = CliRunner().invoke(app, ["show", name])
     assert said.exit_code == 0
-    head = said.stdout.partition("class Config")[0]
+    head = " ".join(said.stdout.partition("class Config")[0].split())
     assert f"keys of federation.protocol: {name}" in head
     assert all(f" {key} " in head for key in CONTRACTS[name].config.model_fields)
 

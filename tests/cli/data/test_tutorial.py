@@ -28,7 +28,7 @@ FENCES = FENCE.findall(PAGE)
 RUNNING = ", left running"
 ENV = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "OMP_NUM_THREADS": "1"}
 # Depends on the run, or on the load: checkpoints and messages that are repeated, or left out.
-VARYING = re.compile(r"sha256:|^\.\.\.$|test accuracy|embeding|allowed here|round 50 of 60|[12] of 3 blocks")
+VARYING = re.compile(r"sha256:|^\.\.\.$|test accuracy|embeding|allowed here")
 AGREED = "one/federation.yaml"
 
 
@@ -117,9 +117,9 @@ def test_the_tutorial_reaches_its_result_and_shows_its_output(followed: Follower
     said = " ".join(followed.said.split())
     sections = PAGE.partition("## 4. Keys")[2].partition("## 8.")[0]
     shown = [line for kind, _, text in FENCE.findall(sections) if not kind for line in text.splitlines()]
-    assert len(shown) > 30
+    assert len(shown) > 20
     for line in shown:
-        words = " ".join(line.replace("7400", followed.port).split()).strip("│ ").split(" │ ")
+        words = re.split(r"\s{2,}", line.replace("7400", followed.port).strip())
         # Of a table's line neither the counts nor the line break of its last column, which depends on them.
         kept = (words[0], " ".join(words[-1].split()[:2]) if len(words) > 1 else words[0])
         assert all(part in said for part in kept) or VARYING.search(line), (line, followed.said)

@@ -37,8 +37,8 @@ def home(tmp_path: Path) -> Path:
 def test_it_summarises_the_releases(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     summarise(home, check=False, head=False)
     said = capfd.readouterr().out
-    (row,) = [line.split("│")[1:-1] for line in said.splitlines() if "Embedding" in line and "│" in line]
-    assert [cell.strip() for cell in row] == ["Embedding", "3", "12.0 kB", "12", "0", "gaussian"]
+    (row,) = [line.split("  ") for line in said.splitlines() if line.startswith("Embedding ")]
+    assert [cell.strip() for cell in row if cell] == ["Embedding", "3", "12.0 kB", "12", "0", "gaussian"]
     assert (
         "in the clear" in said
         and "epsilon 0.75 at the agreed delta after the last message; 3 releases paid for" in said

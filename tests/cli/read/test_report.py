@@ -339,7 +339,7 @@ def test_a_run_of_real_processes(tmp_path: Path, monkeypatch, capfd) -> None:
     wait_for_round(out, 3, process)
     assert "The run has not ended" in page(monkeypatch, capfd, out).words
     process.send_signal(signal.SIGINT)
-    assert f"report: colonnade report {out}" in finish(process).replace("\n", " ")
+    assert f"\nreport      colonnade report {out}\n" in finish(process)
     alone = tmp_path / "server"
     alone.mkdir()
     for name in ("summary.json", "events.jsonl", "run.json"):

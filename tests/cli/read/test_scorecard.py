@@ -133,7 +133,7 @@ def test_the_page_says_what_scikit_learn_says(tmp_path: Path, capsys: pytest.Cap
         len(bands) == 10 and sum(int(row[1]) for row in bands) == 100 and sum(int(row[3]) for row in bands) == bad.sum()
     )
     assert "<script>alert" not in (run / "scorecard.html").read_text()
-    assert max(map(len, printed.splitlines()[:-1])) <= 80 and f"page: {run.resolve()}" in printed.replace("\n", "")
+    assert f"page: {run.resolve()}" in printed.replace("\n", "")
 
 
 def test_points_rise_with_safety(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -261,6 +261,6 @@ def test_a_partys_bins_are_those_of_pandas(tmp_path: Path, capsys: pytest.Captur
     assert float(about[1]) == pytest.approx(iv, abs=6e-5) and int(about[2]) == len(labels)
     p, q = (np.array(each) / sum(each) for each in zip(*shares, strict=True))
     assert float(about[6]) == pytest.approx(((q - p) * np.log(q / p)).sum(), abs=6e-5)
-    assert "noise" in made.words and "left out" in made.words and max(map(len, said.splitlines()[:-1])) <= 80
+    assert "noise" in made.words and "left out" in made.words
     with pytest.raises(InputError, match="is no folder of a party in a run"):
         bins(run, None, None)

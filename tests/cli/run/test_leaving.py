@@ -5,15 +5,14 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from rich.console import Console
-
 from colonnade.launcher.watch import Launch, LaunchOptions
+from colonnade.reports.console.screen import Screen
 from tests.support.federation import config
 
 
 def launch(folder: Path) -> tuple[Launch, io.StringIO]:
     text = io.StringIO()
-    options = LaunchOptions(screen=Console(file=text, width=200))
+    options = LaunchOptions(screen=Screen(file=text, width=200))
     made = Launch(
         config({"name": "split", "embedding": 8}), folder, folder, folder, 0.0, options=options, resumed=False
     )

@@ -152,7 +152,7 @@ def test_next_months_tables_are_named_and_training_keeps_its_own(
     assert "1 id not known to every member" in text and "party1: all values are those of" in text
     assert "'extra' was no column of training" in text
     table = [line for line in output.splitlines() if "party2" in line and "shifted" in line]
-    assert len(table) == 1 and " c1 " in table[0] and "party1 │" not in output
+    assert len(table) == 1 and " c1 " in table[0] and "\nparty1 " not in output
     (note,) = (folder / "run" / "parties" / "party2" / "batches.jsonl").read_text().splitlines()[-1:]
     assert json.loads(note)["rows"] == 121
     assert {path: path.read_bytes() for path in files} == before

@@ -1,0 +1,68 @@
+"""What this process is busy with, for whoever shows it: code that may take seconds says so, and does not print.
+
+A console asks for the activities when it draws (colonnade/reports/console/live.py). Nobody has to ask.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+_under_way: list[Activity] = []  # appended and removed at once, read as a copy: threads need no lock
+
+
+@dataclass(eq=False)
+class Activity:
+    """Work that may take seconds. Its fields may be set by any thread at any time.
+
+    Args:
+        what: what is done, such as `aligning rows`.
+        total: number of its steps; 0 if unknown.
+        unit: what a step is, plural; "" if `what` says it.
+        done: steps that are done.
+        kept: those of `done` that an earlier start had made: they say nothing about the time left.
+        facts: results so far, each a few words, the most important first.
+    """
+
+    what: str
+    total: int = 0
+    unit: str = ""
+    done: int = 0
+    kept: int = 0
+    facts: tuple[str, ...] = ()
+    begun: float = field(default_factory=time.monotonic)
+
+    def begin(self) -> None:
+        _under_way.append(self)
+
+    def end(self) -> None:
+        if self in _under_way:
+            _under_way.remove(self)
+
+    def step(self, count: int = 1) -> None:
+        self.done += count
+
+    def left(self, now: float) -> float | None:
+        """Seconds left at the pace so far; None if unknown. `now` is on the clock of `begun`."""
+        made = self.done - self.kept
+        if made <= 0 or self.total <= 0:
+            return None
+        return max(now - self.begun, 0.0) / made * max(self.total - self.done, 0)
+
+
+@contextmanager
+def activity(what: str, total: int = 0, unit: str = "") -> Iterator[Activity]:
+    """Announces work until the block ends. Arguments as of `Activity`."""
+    found = Activity(what, total, unit)
+    found.begin()
+    try:
+        yield found
+    finally:
+        found.end()
+
+
+def under_way() -> tuple[Activity, ...]:
+    """Everything that has begun and not ended, in the order of the beginnings."""
+    return tuple(_under_way)
