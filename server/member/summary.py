@@ -58,6 +58,7 @@ def summarise(
         "protocol": federation.protocol.name,
         "dataset": describe_source(ctx.config.labels.model_dump(mode="json")),
         "parties": list(federation.names),
+        "rows": {part: len(getattr(ctx.schedule.partition, part)) for part in ("train", "validation", "test")},
         "rounds": ctx.round,
         "start": "public" if ctx.draws.public else "secret",
         "seconds": seconds,
@@ -91,7 +92,9 @@ def findings(ctx: ServerContext) -> dict[str, Any]:
         "theorem": theorem(ctx),
         "targets": None if ctx.scale is None else ctx.scale.record(),
         "details": dict(ctx.details) or None,
-        "classes": None if ctx.balance is None else {**ctx.balance.summary(), "positive": ctx.positive},
+        "classes": None
+        if ctx.balance is None
+        else {**ctx.balance.summary(), "positive": ctx.positive, "names": list(ctx.classes)},
         "decision": None if (made := ctx.best_decision) is None else made.summary(ctx.positive),
         "warning": warning(ctx),
         "fallen": ctx.fall.reason or None,

@@ -146,7 +146,7 @@ def test_the_factor_outlives_a_resume_and_is_reported(tmp_path: Path) -> None:
     said = json.loads((out / "summary.json").read_text())["back_offs"]
     assert said["times"] >= times and said["factor"] == pytest.approx(0.3 ** said["times"])
     page = write_page([read_run(out)]).read_text()
-    assert page.count(">went back<") == 1 and "made everyone go back, with lower rates" in page
+    assert page.count("<p>went back ") == 1 and "made everyone go back, with lower rates" in page
     assert held(out)[-1] == 20
 
 

@@ -16,6 +16,7 @@ from sklearn.metrics import balanced_accuracy_score
 import colonnade
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.parsing.file import parse
+from colonnade.common.run.numbers import plain
 from colonnade.reports.console.screen import Screen
 from colonnade.reports.console.summary import show_summary
 from colonnade.reports.records.run import read_run
@@ -75,8 +76,11 @@ def test_auc_and_the_baseline_stand_beside_the_accuracy(unequal: colonnade.Run) 
     assert table.index("test AUC") < table.index("accuracy") < table.index("validation AUC")
     assert "(chance: 0.5000)" in table
     assert f"(always the commonest class: {baseline:.2%})" in table and "warning" not in table
-    said = f"test AUC {metrics['test_auc']:.4f} and accuracy {metrics['test_accuracy']:.2%} (always the commonest class"
-    assert said in headline(read_run(unequal.folder))
+    rows = unequal.summary["rows"]["test"]
+    said = (
+        f"AUC {plain(metrics['test_auc'])} on {rows} test rows that nobody trained on; a model of always '0' has 0.5."
+    )
+    assert headline(read_run(unequal.folder)).startswith(said)
     assert said in unequal.card().read_text()
     assert "validation AUC" in unequal.card().read_text()
 
@@ -89,7 +93,15 @@ def test_every_evaluation_has_the_auc(unequal: colonnade.Run) -> None:
 
 def test_the_page_has_the_gains_and_the_curve_of_the_auc(unequal: colonnade.Run) -> None:
     page = unequal.report().read_text()
-    for words in ("Cumulative gains", "best possible", "KS statistic", "lift of the top decile", "AUC against rounds"):
+    for words in (
+        "Cumulative gains",
+        "best possible",
+        "ROC",
+        "Precision and recall",
+        "KS statistic",
+        "lift of the top decile",
+        "AUC against rounds",
+    ):
         assert words in page, words
 
 
@@ -154,7 +166,8 @@ def test_a_run_stops_by_its_auc(tmp_path: Path) -> None:
     curve = [event["val_auc"] for event in events if event["kind"] == "evaluation" and event["part"] == "validation"]
     assert "validation AUC was no better in 2 evaluations" in run.summary["stopped"]
     assert best["val_auc"] == max(curve) and curve[-1] <= max(curve) and len(curve) < 30
-    assert f"test AUC {best['test_auc']:.4f}" in headline(read_run(run.folder))
+    assert headline(read_run(run.folder)).startswith(f"AUC {plain(best['test_auc'])} on ")
+    assert f"It is the model of round {best['round']}, the best of {run.summary['rounds']}." in run.report().read_text()
     assert f"validation AUC {best['val_auc']:.4g}" in printed(run)
 
 

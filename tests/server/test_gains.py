@@ -84,7 +84,9 @@ def test_a_perfect_ranking_reaches_the_best_lift() -> None:
     p = np.stack([1 - labels, labels], axis=1).astype(np.float64)
     found, details = describe(p, labels)
     assert found["lift"] == pytest.approx(5) and found["gain"] == pytest.approx(0.5) and found["ks"] == 1
-    assert details["gains"][0] == {"rows": 0.0, "found": 0.0} and details["gains"][-1] == {"rows": 1.0, "found": 1.0}
+    first, *_, last = details["gains"]
+    assert first == {"score": None, "rows": 0, "found": 0} and last == {"score": 0, "rows": 1, "found": 1}
+    assert {"score": 1.0, "rows": 0.2, "found": 1.0} in details["gains"]  # a point is what a threshold comes to
     assert [each["found"] for each in details["gains"]] == sorted(each["found"] for each in details["gains"])
 
 

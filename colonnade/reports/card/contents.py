@@ -42,7 +42,7 @@ from colonnade.reports.html.page import tile
 from colonnade.reports.records.kinds import describe_kind
 from colonnade.reports.records.ledgers import is_file_name
 from colonnade.reports.records.run import RecordedRun
-from colonnade.reports.run_page.forest import FOREST_COLUMNS, forest_columns, tree_bytes
+from colonnade.reports.run_page.parties import FOREST_COLUMNS, forest_columns, tree_bytes
 from colonnade.reports.words import amount, counted
 
 _MORE = {

@@ -20,11 +20,10 @@ from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports.console.screen import Screen
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.dashboard.address import read_address
-from colonnade.reports.html.frame import SCRIPT, frame
 from colonnade.reports.html.markup import tag
-from colonnade.reports.html.page import policy, script
+from colonnade.reports.html.page import policy, render, script
 from colonnade.reports.records.run import read_run
-from colonnade.reports.run_page.page import html, write_page
+from colonnade.reports.run_page.page import SCRIPT, html, write_page
 
 LIVE = script("live.js")
 PERIOD = 2.0  # seconds between two pages, and between a browser's requests
@@ -60,7 +59,8 @@ class Current:
         except InputError as nothing:
             said = "The run has ended before it began." if over else "The run has not begun: its members are starting."
             said = str(nothing) if RunFolder(self._folder).summary.exists() else said
-            return frame(self._folder.name, [tag("p", said, id="opening")], SCRIPT + LIVE, _again(over), live=True)
+            values = {"title": self._folder.name, "content": tag("p", said, id="opening", class_="headline")}
+            return render("base.html", values, script=SCRIPT + LIVE, again=_again(over), live=True)
         over = over or run.summary["status"] != "unfinished"
         return html([run], None, _again(over), live=LIVE)
 

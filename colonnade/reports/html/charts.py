@@ -111,8 +111,8 @@ def line_chart(
     named = [curve for curve in curves if curve.name and curve.points]
     direct = 1 < len(named) <= COLOURS or (len(named) == 1 and bool(marks))
     room = max((len(curve.name) for curve in named), default=0) * _LETTER + 12 if direct else 14
-    x = across.span or _span([point[0] for curve in curves for point in curve.points])
-    y = up.span or _span([point[1] for curve in curves for point in [*curve.points, *curve.raw]])
+    x = across.span or rounded_span([point[0] for curve in curves for point in curve.points])
+    y = up.span or rounded_span([point[1] for curve in curves for point in [*curve.points, *curve.raw]])
     feet = [up.say(mark) for mark in ticks(*y)]
     plane = _Area(x, y, max(map(len, feet), default=1) * _LETTER + 10, size[0] - room, 18, size[1] - 36)
     parts = _grid(plane, across, up)
@@ -191,6 +191,8 @@ def _marked(mark: Mark, plane: _Area) -> str:
         x, y = plane.place((at, min(max(mark.y, plane.y[0]), plane.y[1])))
         shape = f'<circle class="ring mark" cx="{x:.1f}" cy="{y:.1f}" r="4.5"/>'
         y = y + 18 if y < plane.top + 16 else y - 10
+    if not mark.said:
+        return shape
     left = x + len(mark.said) * _LETTER + 8 > plane.right
     return shape + label(x - 7 if left else x + 7, y, mark.said, "end" if left else "start")
 
@@ -248,7 +250,7 @@ def row_chart(
     """
     known = references or {}
     ends = [number for bar in bars for number in (bar.value, bar.low, bar.high) if number is not None]
-    low, high = axis.span or _span([*ends, *known.values(), *([] if dots else [0.0])])
+    low, high = axis.span or rounded_span([*ends, *known.values(), *([] if dots else [0.0])])
 
     def place(value: float) -> float:
         return round(100 * (min(max(value, low), high) - low) / ((high - low) or 1.0), 2)
@@ -356,7 +358,7 @@ def scatter_chart(
     low, high = min(dot.x for dot in dots), max(dot.x for dot in dots)
     x = (math.log10(low) - 0.1, math.log10(high) + 0.1)
     ends = [value for dot in dots for value in (dot.y, dot.low, dot.high) if value is not None]
-    y = up.span or _span([*ends, *known.values()])
+    y = up.span or rounded_span([*ends, *known.values()])
     wide = max(len(up.say(mark)) for mark in ticks(*y))
     plane = _Area(x, y, wide * _LETTER + 10, size[0] - 26, 18, size[1] - 36)
     parts = _grid(plane, across, up, [math.log10(value) for value in _decades(10 ** x[0], 10 ** x[1])], base=10)
@@ -425,7 +427,7 @@ def heat_map(counts: Sequence[Sequence[int]], names: Sequence[str], *, title: st
         names: of the classes; above 30 the caller shows the worst pairs instead.
         title: text alternative.
     """
-    cell = 36 if len(names) <= 10 else 24
+    cell = 64 if len(names) <= 4 else 36 if len(names) <= 12 else 24
     short = [name if len(name) <= 14 else name[:13] + "…" for name in names]
     left, longest = max(map(len, short)) * _LETTER + 12, max(map(len, short))
     tilted = longest * _LETTER > cell
@@ -522,7 +524,7 @@ def running_mean(points: Sequence[Point], width: int) -> list[Point]:
     return means
 
 
-def _span(values: Sequence[float]) -> tuple[float, float]:
+def rounded_span(values: Sequence[float]) -> tuple[float, float]:
     """From the lowest to the highest value, rounded outwards to ticks."""
     low, high = min(values, default=0.0), max(values, default=1.0)
     if high - low < 1e-9:

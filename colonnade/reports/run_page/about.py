@@ -1,113 +1,304 @@
-"""Description of a run: headline, best round, configuration and environment."""
+"""The first screen of a run's page: a sentence with the result, and a few cards."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import yaml
+
+from colonnade.common.parsing.yaml_tree import parse_yaml
+from colonnade.common.run.json_values import is_number
 from colonnade.common.run.numbers import plain
+from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports.console.progress import JUDGED
 from colonnade.reports.console.summary import (
-    WARNING,
     back_off_words,
     best_of_stopped,
     fallen_words,
     measure_of,
-    metric_rows,
-    number_words,
-    own_models,
     pace_words,
-    with_baseline,
+    positive_of,
 )
-from colonnade.reports.html.frame import facts, folded, section
-from colonnade.reports.html.markup import Html, tag
+from colonnade.reports.decision import decision_of, decision_words
 from colonnade.reports.records.run import RecordedRun
+from colonnade.reports.run_page.presence import stragglers
 from colonnade.reports.run_page.privacy import headline as spent
-from colonnade.reports.words import counted, seconds
+from colonnade.reports.run_page.privacy import privacy_card
+from colonnade.reports.words import amount, counted, percent, seconds
 
+Card = dict[str, Any]
+"""A tile: `title`, `value`, `lines` and `tone`."""
+
+_NAMES = {"accuracy": "accuracy", "rmse": "RMSE", **JUDGED}
+_PARTS = {"test": "test", "val": "validation"}
 _ENDS = {
-    "completed": "",
-    "interrupted": "The run was interrupted.",
-    "failed": "The run failed.",
-    "unfinished": "The run has not ended: it goes on, or its server was killed. This is what its events say so far.",
-}
+    "completed": ("Completed", ""), "interrupted": ("Interrupted", "warn"), "failed": ("Failed", "bad"),
+    "unfinished": ("Running", ""),
+}  # fmt: skip
+_UNFINISHED = "The run has not ended: it goes on, or its server was killed. This is what its events say so far."
+
+
+@dataclass(frozen=True)
+class Result:
+    """The value that a run is judged by, of the model that it keeps.
+
+    Args:
+        part: of the rows, test or val.
+        metric: accuracy, auc, balanced_accuracy or rmse.
+        chance: the same of a model that knows no column, if known.
+        round: of the best model, where the run's is not the last.
+    """
+
+    part: str
+    metric: str
+    value: float
+    chance: float | None
+    round: int | None
+
+    @property
+    def said(self) -> str:
+        return f"{_NAMES[self.metric]} {say(self.metric, self.value)}"
+
+
+def say(metric: str, value: float) -> str:
+    """A value in words: accuracies in per cent to three digits, near 1 to four; others in plain digits."""
+    if not metric.endswith("accuracy"):
+        return plain(value)
+    return percent(value) if value > 0.99 else f"{100 * value:.3g}%"
+
+
+def result_of(run: RecordedRun) -> Result | None:
+    """On test rows, else on validation rows; None if nothing was measured."""
+    said = run.summary
+    best = best_of_stopped(said)
+    measured = said["metrics"] if best is None else best
+    for part in _PARTS:
+        for metric in filter(None, (measure_of(said), "accuracy", "rmse")):
+            if is_number(value := measured.get(f"{part}_{metric}")):
+                round = None if best is None else best["round"]
+                return Result(part, metric, float(value), _chance(said, part, metric), round)
+    return None
+
+
+def _chance(said: Mapping[str, Any], part: str, metric: str) -> float | None:
+    if metric == "auc":
+        return 0.5
+    if metric == "balanced_accuracy":
+        return 1 / len(names) if (names := (said.get("classes") or {}).get("names")) else None
+    found = said["metrics"].get(f"{part}_baseline_{metric}")  # the rows alone decide: equal in all rounds
+    return float(found) if is_number(found) else None
 
 
 def headline(run: RecordedRun) -> str:
-    """The run in a sentence: what was run, result, duration, and privacy spent."""
+    """A run in a line of text: the result, what was run, and the privacy spent."""
+    return f"{answer(run)} {described(run)}; {spent(run.summary)}."
+
+
+def answer(run: RecordedRun) -> str:
+    """What a reader asks first: how good the model is, compared with none, or why there is none."""
+    said, result = run.summary, result_of(run)
+    after = counted(said["rounds"], "round")
+    begin = {
+        "failed": f"The run failed after {after}: {str(said.get('error') or 'no reason is known').rstrip('.')}. ",
+        "interrupted": f"The run was interrupted after {after}. ",
+        "unfinished": f"Round {said['rounds']}{_of_all(run)} so far. ",
+    }.get(said["status"], "")
+    if result is None:
+        loss = said["metrics"].get("train_loss")
+        trained = f": the training loss is {plain(loss)}" if is_number(loss) else ""
+        return f"{begin}No evaluation was made{' yet' if said['status'] == 'unfinished' else ''}{trained}."
+    trivial = trivial_model(run)
+    ours = f"{result.said} on {_rows(run, result)}"
+    if result.chance is not None:
+        chance = say(result.metric, result.chance)
+        ours += f"; {trivial} has {chance}" if result.metric == "rmse" else f"; a model of {trivial} has {chance}"
+    ours = f"No better than {trivial}: {ours}" if said.get("warning") else f"{ours[:1].upper()}{ours[1:]}"
+    kept = "" if result.round is None else f" It is the model of round {result.round}, the best of {said['rounds']}."
+    return f"{begin}{ours}.{kept}"
+
+
+def _of_all(run: RecordedRun) -> str:
+    planned = next((event.get("rounds") for event in reversed(run.events) if event["kind"] == "begin"), None)
+    return f" of {planned}" if planned else ""
+
+
+def _rows(run: RecordedRun, result: Result) -> str:
+    part = _PARTS[result.part]
+    count = rows_of(run.summary).get(part)
+    many = f"{count:,} " if count else ""
+    if result.part == "test":
+        return f"{many}test rows that nobody trained on"
+    return f"{many}validation rows" + (", by which its round was chosen" if result.round else "")
+
+
+def described(run: RecordedRun) -> str:
+    """What was run, in how many rounds and how long."""
     said = run.summary
     on = f" on {said['dataset']}" if said.get("dataset") else ""
-    what = f"{said['protocol'] or 'A run'}{on} among {counted(len(run.parties), 'party')}"
     took = seconds(said["seconds"]) + (" of simulated delays" if run.virtual else "")
-    rounds, best = counted(said["rounds"], "round"), best_of_stopped(said)
-    if best is None:
-        return f"{what}: {reached(said, said['metrics'])} after {rounds} and {took}; {spent(said)}."
-    where = f"in round {best['round']}, the best of {rounds}"
-    return f"{what}: {reached(said, best)} {where}, after {took}; {spent(said)}."
+    name = said["protocol"] or "A run"
+    return f"{name}{on} among {counted(len(run.parties), 'party')}, {counted(said['rounds'], 'round')} in {took}"
 
 
-def reached(summary: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
-    """The last accuracy or RMSE, of the test rows if there are any; for unequal classes the judging metric first.
-
-    Args:
-        metrics: of the last round, or of the best.
-    """
-    measure = measure_of(summary)
-    for part, rows in (("test", "test"), ("val", "validation")):
-        if (value := metrics.get(f"{part}_accuracy")) is not None:
-            accuracy = f"accuracy {with_baseline(summary, f'{part}_accuracy', value)}"
-            judged = metrics.get(f"{part}_{measure}")
-            if not measure or judged is None:
-                return f"{rows} {accuracy}"
-            return f"{rows} {JUDGED[measure]} {number_words(f'{part}_{measure}', judged)} and {accuracy}"
-        if (value := metrics.get(f"{part}_rmse")) is not None:
-            r2 = metrics.get(f"{part}_r2")
-            said = f"{rows} RMSE {with_baseline(summary, f'{part}_rmse', value)}"
-            return said if r2 is None else f"{said}, R2 {plain(r2)}"
-    return "no accuracy was measured"
+def trivial_model(run: RecordedRun) -> str:
+    """The model that knows no column, in words."""
+    classes = run.summary.get("classes")
+    if not isinstance(classes, Mapping) or not isinstance(number := classes.get("commonest"), int):
+        return "always the mean" if any(key.endswith("rmse") for key in run.summary["metrics"]) else "none"
+    names = class_names(run)
+    if number < len(names):
+        return f"always {names[number]!r}"
+    return "always the commonest class"
 
 
-def opening(run: RecordedRun) -> Html:
-    """The headline, how the run ended if not well, and its result."""
-    status, error = run.summary["status"], run.summary.get("error")
-    ended = _ENDS.get(status, f"The run is {status}.")
-    said = Html(tag("p", headline(run), class_="headline"))
-    if ended:
-        said = Html(said + tag("p", f"{ended} {error or ''}".strip(), class_="note"))
-    for warned in filter(None, (run.summary.get(WARNING), fallen_words(run.summary))):
-        said = Html(said + tag("p", f"Warning: {warned}.", class_="note"))
-    return Html(tag("div", said, facts(_reached(run)), id="opening") + "\n")
+def class_names(run: RecordedRun) -> Sequence[str]:
+    """In the order of their numbers, as far as the summary or the configuration has them."""
+    classes = run.summary.get("classes")
+    if isinstance(classes, Mapping) and isinstance(names := classes.get("names"), list):
+        return [str(name) for name in names]
+    try:
+        found = (parse_yaml(run.config) or {})["federation"]["classes"]
+    except (yaml.YAMLError, KeyError, TypeError):
+        return ()
+    return [str(name) for name in found] if isinstance(found, list) else ()
 
 
-def _reached(run: RecordedRun) -> list[tuple[str, object]]:
-    said, metrics = run.summary, run.summary["metrics"]
-    rows: list[tuple[str, object]] = [*metric_rows(said), *own_models(metrics)]
-    rows = [(name, value) for name, value in rows if name != WARNING]  # shown above
+def rows_of(summary: Mapping[str, Any]) -> dict[str, int]:
+    """Numbers of rows by part; from the confusion matrices, where the summary does not say them."""
+    found = dict(summary["rows"]) if isinstance(summary.get("rows"), Mapping) else {}
+    for part in _PARTS.values():
+        if counts := confusion_of(summary, part):
+            found.setdefault(part, sum(map(sum, counts)))
+    return {part: number for part, number in found.items() if isinstance(number, int) and number > 0}
+
+
+def confusion_of(summary: Mapping[str, Any], part: str) -> list[list[int]]:
+    """Rows by true, then predicted class; empty if it is not there, or was altered."""
+    details = summary.get("details")
+    of_part = details.get(part) if isinstance(details, Mapping) else None
+    found = of_part.get("confusion") if isinstance(of_part, Mapping) else None
+    return whole_matrix(found)
+
+
+def whole_matrix(found: Any) -> list[list[int]]:
+    """A square matrix of counts; empty if it is none."""
+    if not isinstance(found, list) or not all(isinstance(line, list) and len(line) == len(found) for line in found):
+        return []
+    return found if all(isinstance(number, int) and number >= 0 for line in found for number in line) else []
+
+
+def cards(run: RecordedRun) -> list[Card]:
+    """The tiles below the headline."""
+    made = [_end(run), _quality(run), _people(run), _cost(run), privacy_card(run)]
+    return [card for card in made if card]
+
+
+def notes(run: RecordedRun) -> list[str]:
+    """What a reader must not overlook: unfinished, failed, no better than none, falling."""
+    said, notes = run.summary, []
+    if said["status"] == "unfinished":
+        notes.append(_UNFINISHED)
+    elif said["status"] not in _ENDS:
+        notes.append(f"The run is {said['status']}.")
+    notes += [f"Warning: {why}." for why in (said.get("warning"), fallen_words(said)) if why]
+    return notes
+
+
+def _end(run: RecordedRun) -> Card:
+    said, (value, tone) = run.summary, _ENDS.get(run.summary["status"], (str(run.summary["status"]), "warn"))
+    lines = [f"{said['error']}"] if said.get("error") else []
     if said.get("stopped"):
-        rows.append(("stopped", said["stopped"]))
+        value, lines = "Stopped early", [*lines, f"because {said['stopped']}"]
+    elif said["status"] == "completed":
+        lines.append("all rounds that were planned")
+    if said["status"] in ("failed", "interrupted"):
+        lines.append(_what_next(run))
+    if isinstance(model := said.get("model"), Mapping) and said["status"] == "completed":
+        lines.append(f"model of round {model.get('round')}: {model.get('why')}")
     if said.get("back_offs"):
-        rows.append(("went back", back_off_words(said["back_offs"])))
+        lines.append(f"went back {back_off_words(said['back_offs'])}")
+    return {"title": "How it ended", "value": value, "lines": lines, "tone": tone}
+
+
+def _what_next(run: RecordedRun) -> str:
+    command = "simulate" if RunFolder(run.folder).simulated.exists() else "up"
+    if RunFolder(run.folder).model_record.exists() or run.summary["rounds"]:
+        return (
+            f"When the cause is mended, `colonnade {command} --resume {run.folder}` goes on from the last checkpoint."
+        )
+    return "No round was done. When the cause is mended, begin it again."
+
+
+def _quality(run: RecordedRun) -> Card:
+    said, result = run.summary, result_of(run)
+    if result is None:
+        loss = said["metrics"].get("train_loss")
+        return {"title": "Quality", "value": "not measured", "tone": "warn",
+                "lines": [f"training loss {plain(loss)}"] if is_number(loss) else []}  # fmt: skip
+    lines = []
+    if result.chance is not None:
+        lines.append(f"{trivial_model(run)}: {say(result.metric, result.chance)}")
+    values = said["metrics"] if result.round is None else (said.get("best") or {})
+    also = {"auc": "AUC", "accuracy": "accuracy", "r2": "R2", "mae": "MAE"}
+    others = [f"{name} {say(key, found)}" for key, name in also.items()
+              if key != result.metric and is_number(found := values.get(f"{result.part}_{key}"))]  # fmt: skip
+    if others:
+        lines.append(", ".join(others))
+    if result.round is not None:
+        lines.append(f"best round {result.round} of {said['rounds']}, by validation")
+    if (decision := decision_of(said)) is not None:
+        lines.append(decision_words(decision))
+    tone = "bad" if said.get("warning") else "warn" if fallen_words(said) else "good"
+    return {"title": f"Quality on {_PARTS[result.part]} rows", "value": result.said, "lines": lines, "tone": tone}
+
+
+def _people(run: RecordedRun) -> Card:
+    rows = rows_of(run.summary)
+    lines = [f"{rows[part]:,} {words}" for part, words in
+             (("validation", "to choose the round"), ("test", "to test"))
+             if rows.get(part)]  # fmt: skip
+    if (words := _prevalence(run)) is not None:
+        lines.append(words)
+    value = f"{rows['train']:,} rows to train on" if "train" in rows else counted(len(run.parties), "party")
+    if "train" in rows:
+        lines.insert(0, f"at {counted(len(run.parties), 'party')}, the labels at the server")
+    return {"title": "People and rows", "value": value, "lines": lines, "tone": ""}
+
+
+def _prevalence(run: RecordedRun) -> str | None:
+    """The share of the positive class among the training rows, or of the commonest of several."""
+    classes = run.summary.get("classes")
+    if not isinstance(classes, Mapping) or not is_number(share := classes.get("share")):
+        return None
+    if (positive := positive_of(run.summary)) is not None:
+        of_positive = share if classes.get("commonest") == 1 else 1 - share
+        return f"{positive!r}: {percent(round(of_positive, 3))} of the training rows"
+    name = trivial_model(run).removeprefix("always ")
+    return f"commonest of {len(class_names(run)) or 'the'} classes: {name}, {percent(round(share, 3))}"
+
+
+def _cost(run: RecordedRun) -> Card:
+    said = run.summary
+    lines = [counted(said["rounds"], "round")]
+    if run.virtual:
+        lines.append("simulated: only delays take time")
+    elif is_number(first := said.get("seconds_to_first_round")):
+        lines.append(f"first round after {seconds(first)}")
+    if moved := list(_moved(said)):
+        lines.append(", ".join(moved))
+    if said["rounds"]:
+        lines.append(stragglers(run))
     if said.get("pace"):
-        rows.append(("turns", pace_words(said["pace"])))
-    if said.get("seconds_to_first_round") is not None:
-        rows.append(("first round after", seconds(said["seconds_to_first_round"])))
-    return rows
+        lines.append(f"turns: {pace_words(said['pace'])}")
+    return {"title": "Time and traffic", "value": seconds(said["seconds"]), "lines": lines, "tone": ""}
 
 
-def configuration(run: RecordedRun) -> Html:
-    """The configuration, collapsed, or a note that it is not in the folder."""
-    if not run.config:
-        return section("Configuration", tag("p", "It is in the file that the run was started with, and not here."))
-    return section("Configuration", folded("All settings", tag("pre", run.config, tabindex="0")))
-
-
-def environment(run: RecordedRun) -> Html:
-    """Versions as recorded by the run's server, not those of this process."""
-    known = run.summary.get("environment")
-    rows: list[tuple[str, object]] = [("folder", run.name), ("federation", run.summary.get("federation", "not known"))]
-    if isinstance(known, dict):
-        rows += [(str(name), value) for name, value in known.items()]
-    else:
-        ended = run.summary["status"] != "unfinished"
-        rows.append(("versions", "not written down by this run" if ended else "written down at the run's end"))
-    return section("Environment", facts(rows))
+def _moved(said: Mapping[str, Any]) -> Iterator[str]:
+    for way, to in (("up", "to the server"), ("down", "to the parties")):
+        of_way = (said.get("bytes") or {}).get(way) or {}
+        if "wire" in of_way:
+            yield f"{amount(of_way['wire'])} {to}"
+        elif "payload" in of_way:
+            yield f"{amount(of_way['payload'])} of tensors {to}"

@@ -1,92 +1,134 @@
-"""Accuracy and loss against rounds, seconds and bytes."""
+"""Quality and loss against rounds, seconds and bytes."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
 
 from colonnade.common.run.numbers import plain
-from colonnade.reports.html.curves import Curve, colour, curves, legend, ticks
-from colonnade.reports.html.frame import folded, section, table
-from colonnade.reports.html.markup import Html, joined, tag
+from colonnade.reports.console.summary import best_of_stopped
+from colonnade.reports.html.charts import Axis, Mark, Trend, line_chart, rounded_span, running_mean
+from colonnade.reports.html.markup import Html
+from colonnade.reports.html.page import fragment
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.records.trace import EVALUATED, Measured
 from colonnade.reports.words import amount, counted, listed, percent, seconds
 
-_SIZE = (420, 270)
-_SAID: dict[str, Callable[[float], str]] = {
-    "AUC": plain, "Balanced accuracy": percent, "Accuracy": percent, "RMSE": plain, "Loss": plain
+TEMPLATES = Path(__file__).parent / "templates"
+
+_SAID: dict[str, tuple[str, Callable[[float], str]]] = {
+    "auc": ("AUC", plain), "balanced_accuracy": ("Balanced accuracy", percent), "accuracy": ("Accuracy", percent),
+    "rmse": ("RMSE", plain), "loss": ("Loss", plain),
 }  # fmt: skip
-_SHARES = ("AUC", "Balanced accuracy", "Accuracy")  # at most 1
-_ALL = 24_000  # points of all curves of a page together
-_PARTS = {"val": ("validation", ""), "test": ("test", "7 3"), "train": ("training", "2 3")}
+_SHARES = ("auc", "balanced_accuracy", "accuracy")  # at most 1
+_PARTS = {"val": "validation", "test": "test", "train": "training"}
+_POINTS = 160  # of a curve: more than a chart of this width resolves
+_SMOOTHED = 100  # values from which on a running mean is drawn
+_ROWS = 100  # of a table
 
 
 @dataclass(frozen=True)
-class _Axis:
+class _Way:
     key: str
     name: str
     take: Callable[[Measured], float]
     say: Callable[[float], str]
 
 
-_AXES = (
-    _Axis("round", "rounds", lambda at: at.round, lambda x: f"{x:.10g}"),
-    _Axis("seconds", "seconds", lambda at: at.seconds, seconds),
-    _Axis("bytes", "bytes on the wire", lambda at: at.bytes, amount),
+_WAYS = (
+    _Way("round", "rounds", lambda at: at.round, lambda x: f"{x:.10g}"),
+    _Way("seconds", "seconds", lambda at: at.seconds, seconds),
+    _Way("bytes", "bytes on the wire", lambda at: at.bytes, amount),
 )
 
 
 @dataclass(frozen=True)
 class _Line:
     name: str
-    measured: list[Measured]
-    stroke: str
-    dash: str
+    measured: Sequence[Measured]
+    raw: Sequence[Measured]
+    colour: int
 
 
 def charts(runs: Mapping[str, RecordedRun]) -> Html:
-    drawn = [(title, say, _lines(runs, title.lower().replace(" ", "_"))) for title, say in _SAID.items()]
-    if not (lines := [line for _, _, of_picture in drawn for line in of_picture]):
-        return section("Accuracy and loss", tag("p", "Nothing was measured yet."))
-    named = [replace(axis, name="bytes of tensors") if axis.key == "bytes" else axis for axis in _AXES]
-    all_axes = named if all(run.virtual for run in runs.values()) else _AXES
-    axes = [axis for axis in all_axes if any(axis.take(at) > 0 for line in lines for at in line.measured)]
-    figures = [_figure(title, say, of_picture, axes or _AXES[:1]) for title, say, of_picture in drawn if of_picture]
-    named_lines = [Curve(line.name, (), line.stroke, line.dash) for line in lines]
-    return section(
-        "Accuracy and loss", _switch(axes), tag("div", *figures, class_="charts"), legend(named_lines), _notes(runs),
-        joined([_numbers(name, run, alone=len(runs) == 1) for name, run in runs.items()]),
-    )  # fmt: skip
+    """Charts of a run, with its numbers as a table; of several runs one line each."""
+    drawn = {key: found for key in _SAID if (found := list(_lines(runs, key)))}
+    virtual = all(run.virtual for run in runs.values())
+    measured = [at for lines in drawn.values() for line in lines for at in line.measured]
+    ways = [way for way in _WAYS if way.key == "round" or any(way.take(at) > 0 for at in measured)]
+    values = {
+        "ways": [{"key": way.key, "name": _named(way, virtual)} for way in ways],
+        "figures": [_figure(key, lines, ways, runs, virtual) for key, lines in drawn.items()],
+        "notes": list(_notes(runs)),
+        "tables": [table for name, run in runs.items() if (table := _numbers(name, run, alone=len(runs) == 1))],
+    }
+    return fragment("curves.html", values, beside=TEMPLATES)
 
 
-def _lines(runs: Mapping[str, RecordedRun], what: str) -> list[_Line]:
-    """One colour per part for one run; for several, one per run, without training losses, which would hide the rest."""
-    alone, most = len(runs) == 1, max(20, min(MOST, _ALL // (6 * len(runs))))
-    lines = []
-    for index, (name, run) in enumerate(runs.items()):
-        for number, (part, (word, dash)) in enumerate(_PARTS.items()):
-            found = run.trace.series.get(f"{part}_{what}", [])
-            if found and (alone or part != "train"):
-                said, stroke = (word, colour(number)) if alone else (f"{name}, {word}", colour(index))
-                lines.append(_Line(said, thin(found, lambda at: at.value, most), stroke, dash))
-    return lines
+def _named(way: _Way, virtual: bool) -> str:
+    return "bytes of tensors" if virtual and way.key == "bytes" else way.name
 
 
-def _figure(title: str, say: Callable[[float], str], lines: list[_Line], axes: Sequence[_Axis]) -> Html:
-    span = _span([at.value for line in lines for at in line.measured], accuracy=title in _SHARES)
-    shown = []
-    for number, axis in enumerate(axes):
-        drawn = [Curve(line.name, [(axis.take(at), at.value) for at in line.measured], line.stroke, line.dash)
-                 for line in lines]  # fmt: skip
-        about = "; ".join(_said(line, say) for line in lines[:12])
-        picture = curves(drawn, say, axis.say, span=span, size=_SIZE, title=f"{title} against {axis.name}", about=about)
-        foot = tag("div", axis.name, class_="foot faint")
-        shown.append(tag("div", Html(picture), foot, data_axis=axis.key, hidden=number > 0))
-    said = tag("p", class_="said", aria_hidden="true")
-    return tag("figure", tag("figcaption", title), *shown, said)
+def _lines(runs: Mapping[str, RecordedRun], what: str) -> Any:
+    for number, (name, run) in enumerate(runs.items(), 1):
+        of_parts = {part: found for part in _PARTS if (found := run.trace.series.get(f"{part}_{what}"))}
+        if len(runs) > 1:  # one line a run; training losses would hide the rest
+            for judged in [part for part in ("val", "test") if part in of_parts][:1]:
+                yield _Line(f"{name}, {_PARTS[judged]}", thin(of_parts[judged], _value), (), number)
+            continue
+        for colour, (part, word) in enumerate(_PARTS.items(), 1):
+            if part in of_parts:
+                yield _smoothed(word, of_parts[part], colour)
+
+
+def _smoothed(name: str, measured: list[Measured], colour: int) -> _Line:
+    """A long, noisy curve as its running mean, with the measured values behind it."""
+    if len(measured) < _SMOOTHED or name != _PARTS["train"]:
+        return _Line(name, thin(measured, _value), (), colour)
+    means = running_mean([(0.0, at.value) for at in measured], max(10, len(measured) // 20))
+    mean = [Measured(at.round, at.seconds, at.bytes, y) for at, (_, y) in zip(measured, means, strict=True)]
+    step = max(1, len(mean) // _POINTS)
+    return _Line(f"{name}, mean", [*mean[::step], mean[-1]], thin(measured, _value), colour)
+
+
+def _value(at: Measured) -> float:
+    return at.value
+
+
+def _figure(
+    key: str, lines: Sequence[_Line], ways: Sequence[_Way], runs: Mapping[str, RecordedRun], virtual: bool
+) -> dict[str, Any]:
+    title, say = _SAID[key]
+    span = _span([at.value for line in lines for at in (*line.measured, *line.raw)], share=key in _SHARES)
+    about = "; ".join(_said(line, say) for line in lines[:12])
+    pictures = []
+    for way in ways:
+        trends = [
+            Trend(line.name, [(way.take(at), at.value) for at in line.measured], line.colour,
+                  raw=[(way.take(at), at.value) for at in line.raw])
+            for line in lines
+        ]  # fmt: skip
+        marks = _marks(next(iter(runs.values())), key, way) if len(runs) == 1 else []
+        picture = line_chart(
+            trends, Axis(_named(way, virtual), way.say, _reach(lines, way)), Axis("", say, span),
+            title=f"{title} against {_named(way, virtual)}", about=about, marks=marks,
+        )  # fmt: skip
+        pictures.append({"key": way.key, "chart": picture})
+    alone = f", {lines[0].name}" if len(lines) == 1 else ""
+    return {"title": f"{title}{alone}", "pictures": pictures}
+
+
+def _marks(run: RecordedRun, key: str, way: _Way) -> list[Mark]:
+    """The best round, and where the run was stopped."""
+    best, marks = best_of_stopped(run.summary), []
+    for at in run.trace.series.get(f"val_{key}", []):
+        if best is not None and at.round == best["round"]:
+            marks.append(Mark(way.take(at), f"best: round {at.round}", at.value))
+    if run.summary.get("stopped") and (curve := run.trace.series.get(f"val_{key}")):
+        marks.append(Mark(way.take(curve[-1]), "stopped"))
+    return marks
 
 
 def _said(line: _Line, say: Callable[[float], str]) -> str:
@@ -95,88 +137,64 @@ def _said(line: _Line, say: Callable[[float], str]) -> str:
     return f"{line.name}: {begin}{say(last.value)} in round {last.round}"
 
 
-def _span(values: Sequence[float], *, accuracy: bool) -> tuple[float, float]:
-    """Rounds the range outwards; an accuracy stays at most 1, a loss at least 0."""
-    low, high = (min(values), max(values)) if accuracy else (min(0.0, *values), max(values))
-    if high - low < 1e-9:
-        low, high = low - 0.05, high + 0.05
-    marks = ticks(low, high)
-    step = marks[1] - marks[0] if len(marks) > 1 else high - low
-    below, above = step * math.floor(low / step + 1e-9), step * math.ceil(high / step - 1e-9)
-    low, high = min(low, below), max(high, above)  # rounding must not exclude a point
-    return (max(low, 0.0), min(high, 1.0)) if accuracy else (low, high)
+def _reach(lines: Sequence[_Line], way: _Way) -> tuple[float, float]:
+    """From the beginning to the last value."""
+    return 0.0, max(way.take(at) for line in lines for at in (*line.measured, *line.raw)) or 1.0
 
 
-def _switch(axes: Sequence[_Axis]) -> Html:
-    if len(axes) < 2:
-        return Html()
-    choices = [
-        tag("label", tag("input", type="radio", name="axis", value=axis.key, checked=number == 0, autocomplete="off"),
-            f" {axis.name}") for number, axis in enumerate(axes)
-    ]  # fmt: skip
-    return tag("fieldset", tag("legend", "Against"), *choices, class_="axis", hidden=True)
+def _span(values: Sequence[float], *, share: bool) -> tuple[float, float]:
+    """Rounds the range outwards; a share stays between 0 and 1, a loss or an error begins at 0.
+
+    A tenth at least of the shares is shown, so that chance does not look like a slope.
+    """
+    if not share:
+        return rounded_span([0.0, *values])
+    low, high = rounded_span([*values, max(0.0, min(max(values) - 0.1, *values))])
+    return max(low, 0.0), min(high, 1.0)
 
 
-def _notes(runs: Mapping[str, RecordedRun]) -> Html:
-    said = []
-    if thinned := [name for name, run in runs.items() if max(map(len, run.trace.series.values())) > MOST]:
-        said.append(f"Of long curves ({listed(thinned)}) every stretch is drawn by its lowest and its highest value.")
+def _notes(runs: Mapping[str, RecordedRun]) -> Any:
+    if any(len(values) >= _SMOOTHED for run in runs.values() for values in run.trace.series.values()):
+        yield "Of long curves every stretch is drawn by its lowest and its highest value, or by its mean."
     for name, run in runs.items():
         if run.trace.lost:
-            said.append(f"{name}: {counted(run.trace.lost, 'value')} were no number and are left out.")
+            yield f"{name}: {counted(run.trace.lost, 'value')} were no number and are left out."
         if run.clock.starts > 1:
             away = seconds(run.clock.paused)
-            said.append(f"{name} was started {run.clock.starts} times; the {away} between are not in its seconds.")
-        if run.virtual:
-            said.append(
-                f"{name} was simulated: its seconds are those of the delays alone, its bytes those of the tensors."
-            )
-    said.append("Seconds are counted from the server's first event. A dot or a ring is a curve of one point.")
-    return tag("p", " ".join(said), class_="faint")
+            yield f"{name} was started {run.clock.starts} times; the {away} between are not in its seconds."
+    if virtual := [name for name, run in runs.items() if run.virtual]:
+        yield f"Simulated ({listed(virtual)}): seconds are those of the delays alone, bytes those of the tensors."
 
 
-def _numbers(name: str, run: RecordedRun, *, alone: bool) -> Html:
-    series = {key: thin(run.trace.series[key], lambda at: at.value, 200) for key in EVALUATED}
-    if not any(series.values()):
-        series = {"train_loss": thin(run.trace.series["train_loss"], lambda at: at.value, 200)}
-    places = {at.round: at for values in series.values() for at in values}
-    values = {key: {at.round: at.value for at in found} for key, found in run.trace.series.items()}
-    heads = {"val_auc": "validation AUC", "test_auc": "test AUC",
-             "val_balanced_accuracy": "validation balanced accuracy",
-             "test_balanced_accuracy": "test balanced accuracy",
-             "val_accuracy": "validation accuracy", "test_accuracy": "test accuracy", "val_rmse": "validation RMSE",
-             "test_rmse": "test RMSE", "train_loss": "training loss",
-             "val_loss": "validation loss", "test_loss": "test loss"}  # fmt: skip
-    shown = {key: head for key, head in heads.items() if values[key]}
+def _numbers(name: str, run: RecordedRun, *, alone: bool) -> dict[str, Any] | None:
+    keys = [key for key in EVALUATED if run.trace.series[key]] or ["train_loss"]
+    kept = {at.round: at for key in keys for at in thin(run.trace.series[key], _value, _ROWS)}
+    shown = [key for key in (*EVALUATED, "train_loss") if run.trace.series[key]]
+    values = {key: {at.round: at.value for at in run.trace.series[key]} for key in shown}
     rows = [
         [str(round), seconds(at.seconds), amount(at.bytes) if at.bytes else "-",
-         *(_value(key, values[key].get(round)) for key in shown)]
-        for round, at in sorted(places.items())
+         *(_cell(key, values[key].get(round)) for key in shown)]
+        for round, at in sorted(kept.items())
     ]  # fmt: skip
-    if not rows:
-        return Html()
+    heads = ["round", "time", "tensors" if run.virtual else "on the wire", *(_head(key) for key in shown)]
     title = "These numbers as a table" if alone else f"{name} as a table"
-    return folded(
-        title,
-        table(
-            ["round", "time", "tensors" if run.virtual else "on the wire", *shown.values()],
-            rows,
-            caption=f"{name}, by round",
-        ),
-    )
+    return {"title": title, "caption": f"{name}, by round", "heads": heads, "rows": rows} if rows else None
 
 
-def _value(key: str, value: float | None) -> str:
-    if value is None:
-        return "-"
-    return percent(value) if key.endswith("accuracy") else plain(value)
+def _head(key: str) -> str:
+    part, _, metric = key.partition("_")
+    name = _SAID[metric][0]
+    return f"{_PARTS[part]} {name if name.isupper() else name.lower()}"
+
+
+def _cell(key: str, value: float | None) -> str:
+    return "-" if value is None else _SAID[key.partition("_")[2]][1](value)
 
 
 T = TypeVar("T")
-MOST = 500  # more points per curve than a screen resolves
 
 
-def thin(points: Sequence[T], value: Callable[[T], float], most: int = MOST) -> list[T]:
+def thin(points: Sequence[T], value: Callable[[T], float], most: int = _POINTS) -> list[T]:
     """Returns at most `most` points (at least 4) in order: the ends, and the lowest and highest of every stretch.
 
     Peaks of a single round survive, and no point is made up. The result looks like the whole curve, but means and

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import InputError
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports.console.outputs import make_folder, write_text
-from colonnade.reports.html.frame import SCRIPT, contents, frame, section, table
-from colonnade.reports.html.markup import Html, tag
+from colonnade.reports.html.page import render, script
 from colonnade.reports.records.run import RecordedRun
-from colonnade.reports.run_page.about import configuration, environment, opening
-from colonnade.reports.run_page.charts import charts
+from colonnade.reports.run_page.about import answer, cards, described, notes
+from colonnade.reports.run_page.charts import TEMPLATES, charts
 from colonnade.reports.run_page.comparison import comparison_page
-from colonnade.reports.run_page.forest import forest
-from colonnade.reports.run_page.importance import importance
+from colonnade.reports.run_page.parties import forest, importance, traffic
 from colonnade.reports.run_page.presence import presence
 from colonnade.reports.run_page.privacy import privacy
 from colonnade.reports.run_page.quality import quality
-from colonnade.reports.run_page.thresholds import thresholds
-from colonnade.reports.run_page.traffic import traffic
 from colonnade.reports.words import seconds
+
+SCRIPT = script("page.js")
+"""Switches axes, and shows values under the pointer; a page can be read without it."""
 
 
 def write_page(runs: Sequence[RecordedRun], out: Path | None = None, again: float = 0) -> Path:
@@ -46,11 +46,6 @@ def write_page(runs: Sequence[RecordedRun], out: Path | None = None, again: floa
     return page
 
 
-def short_page(run: RecordedRun) -> str:
-    title = str(run.summary.get("federation") or run.name)
-    return frame(title, [opening(run), charts({run.name: run})], SCRIPT)
-
-
 def html(runs: Sequence[RecordedRun], beside: Path | None, again: float = 0, *, live: str = "") -> str:
     """The page of a run, or of several compared.
 
@@ -60,25 +55,39 @@ def html(runs: Sequence[RecordedRun], beside: Path | None, again: float = 0, *, 
         again: seconds after which a browser reloads it; 0 for never.
         live: JavaScript that reloads a served page.
     """
-    return _one(runs[0], beside, again, live) if len(runs) == 1 else comparison_page(runs)
+    if len(runs) > 1:
+        return comparison_page(runs)
+    run = runs[0]
+    values = {
+        **_opening(run),
+        "title": f"{run.summary.get('federation') or run.name}: report",
+        "quality": quality(run),
+        "presence": presence(run),
+        "incidents": _incidents(run),
+        "traffic": traffic(run),
+        "privacy": privacy(run),
+        "forest": forest(run),
+        "importance": importance(run, beside),
+        "config": run.config,
+        "environment": _environment(run),
+    }
+    return render("run.html", values, beside=TEMPLATES, script=SCRIPT + live, again=again, live=bool(live))
 
 
-def _one(run: RecordedRun, beside: Path | None, again: float, live: str) -> str:
-    sections = [
-        charts({run.name: run}),
-        quality(run),
-        thresholds(run),
-        presence(run),
-        incidents(run),
-        traffic(run),
-        privacy(run),
-        forest(run),
-        importance(run, beside),
-        configuration(run),
-        environment(run),
-    ]
-    title = f"{run.summary.get('federation') or run.name}: report"
-    return frame(title, [opening(run), contents(sections), *sections], SCRIPT + live, again, live=bool(live))
+def short_page(run: RecordedRun) -> str:
+    """The first screen and the curves, for notebooks."""
+    title = str(run.summary.get("federation") or run.name)
+    return render("short.html", {**_opening(run), "title": title}, beside=TEMPLATES, script=SCRIPT)
+
+
+def _opening(run: RecordedRun) -> dict[str, Any]:
+    return {
+        "answer": answer(run),
+        "described": described(run),
+        "notes": notes(run),
+        "cards": cards(run),
+        "charts": charts({run.name: run}),
+    }
 
 
 _MOST = 100
@@ -99,8 +108,8 @@ _WORDS = {
 }
 
 
-def incidents(run: RecordedRun) -> Html:
-    """A table in order of time; nothing for a run without failures."""
+def _incidents(run: RecordedRun) -> dict[str, Any]:
+    """Failures, absences and warnings in order of time."""
     found = sorted(
         (event for event in [*run.events, *run.incidents] if event["kind"] in _WORDS), key=lambda event: event["time"]
     )
@@ -108,15 +117,20 @@ def incidents(run: RecordedRun) -> Html:
         (seconds(run.clock.seconds(event["time"])), event.get("party", SERVER), _WORDS[event["kind"]], _why(event))
         for event in found[:_MOST]
     ]
-    if not rows:
-        return Html()
-    more = len(found) - len(rows)
-    note = tag("p", f"{more} more stand in events.jsonl.", class_="faint") if more else Html()
-    title = "Incidents"
-    return section(title, table(("when", "who", "what", "why"), rows, words=(1, 2, 3), caption="In order"), note)
+    return {"rows": rows, "more": len(found) - len(rows)}
 
 
 def _why(event: Event) -> str:
     said = str(event.get("reason", ""))
     at = f"round {event['round']}" if event.get("round") else ""
     return ": ".join(filter(None, (at, said)))
+
+
+def _environment(run: RecordedRun) -> list[tuple[str, object]]:
+    """Versions as recorded by the run's server, not those of this process."""
+    known = run.summary.get("environment")
+    rows: list[tuple[str, object]] = [("folder", run.name), ("federation", run.summary.get("federation", "not known"))]
+    if isinstance(known, dict):
+        return [*rows, *((str(name), value) for name, value in known.items())]
+    ended = run.summary["status"] != "unfinished"
+    return [*rows, ("versions", "not written down by this run" if ended else "written down at the run's end")]

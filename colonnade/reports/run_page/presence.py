@@ -1,4 +1,4 @@
-"""Presence, absence and missed rounds: one strip per party."""
+"""Presence, absence, missed rounds and restarts: one strip per party."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from colonnade.reports.html.frame import section, table
 from colonnade.reports.html.markup import Html, joined, tag
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.words import counted, listed, seconds
 
-_SLICES, _HEIGHT = 240, 10  # of a strip, in its own units
-_LEVELS = 8  # opacities of partly missed slices
+MOST = 24
+"""Parties with a strip; of more those that were behind most."""
+
+_SLICES, _HEIGHT = 120, 10  # of a strip, in its own units
+_LEVELS = 4  # opacities of partly missed slices
+_MEANINGS = {
+    "here": "here", "away": "away", "missed": "missed the round", "awaited": "the others waited for it",
+    "late": "an answer came too late", "again": "came back",
+}  # fmt: skip
 
 Interval = tuple[float, float]
 
@@ -26,37 +32,62 @@ class _Presence:
     awaited: list[Interval]
     late: list[float]
 
+    @property
+    def again(self) -> list[float]:
+        """Seconds at which the party came back."""
+        return [begin for begin, _ in self.here[1:]]
 
-def presence(run: RecordedRun) -> Html:
-    """The strips, with counts; nothing for a run that ended too early."""
+
+def presence(run: RecordedRun) -> dict[str, Any] | None:
+    """Strips, and counts of every party; None for a run that ended too early."""
     end, missing, late = run.clock.end, run.summary.get("missing") or {}, run.summary.get("late") or {}
     if not end or not run.parties:
-        return Html()
-    slowest, times, waits = Counter(run.trace.slowest.values()), _presences(run), _waits(run)
+        return None
+    slowest, waits, times = Counter(run.trace.slowest.values()), _waits(run), _presences(run)
+    worst = sorted(run.parties, key=lambda name: (-len(times[name].away), -missing.get(name, 0), -waits[name]))
+    shown = [name for name in run.parties if name in set(worst[:MOST])]
     rows = [
-        (name, _strip(name, times[name], end, missing.get(name, 0)), missing.get(name, 0), late.get(name, 0),
-         slowest[name], seconds(waits[name]))
+        (name, missing.get(name, 0), late.get(name, 0), slowest[name], seconds(waits[name]), len(times[name].again))
         for name in run.parties
-    ]  # fmt: skip
-    heads = ("party", "when", "missed rounds", "late answers", "last to answer", "waited for it")
-    caption = f"From left to right {seconds(end)}, {counted(len(run.trace.ends), 'round')}"
-    note = (
-        "Last to answer: the rounds in which this party's answer was the last of those that came in time. Waited for "
-        "it: the seconds in those rounds from the first answer to its own. A strip shows those that were most of a "
-        "round."
-    )
-    return section(
-        "Parties over time", tag("p", stragglers(run)), _legend(times.values()),
-        table(heads, rows, words=(0, 1), caption=caption), tag("p", note, class_="faint"),
-    )  # fmt: skip
+    ]
+    return {
+        "said": [stragglers(run), *_waited(run, waits), *_went(times)],
+        "strips": [(name, _strip(name, times[name], end, missed), _short(times[name], missed))
+                   for name in shown for missed in [missing.get(name, 0)]],
+        "hidden": len(run.parties) - len(shown),
+        "meanings": [(what, words) for what, words in _MEANINGS.items()
+                     if any(getattr(times[name], what) for name in shown)],
+        "end": f"{seconds(end)}, {counted(len(run.trace.ends), 'round')}",
+        "heads": ("party", "missed rounds", "late answers", "last to answer", "waited for it", "came back"),
+        "rows": rows,
+    }  # fmt: skip
 
 
 def stragglers(run: RecordedRun) -> str:
+    """Who missed rounds, in a sentence."""
     rounds, missing = counted(run.summary["rounds"], "round"), run.summary.get("missing") or {}
     behind = [f"{name} ({missing[name]})" for name in sorted(missing, key=lambda name: -missing[name]) if missing[name]]
     if not behind:
         return f"Nobody missed any of the {rounds}."
     return f"{len(behind)} of {len(run.parties)} parties missed some of the {rounds}: {listed(behind, 5)}."
+
+
+def _waited(run: RecordedRun, waits: Mapping[str, float]) -> Iterable[str]:
+    """Names the slowest party, where waiting for it is a good part of the time."""
+    name = max(run.parties, key=lambda party: waits[party])
+    if waits[name] > run.clock.end / 20:
+        yield f"Most was waited for {name}: {seconds(waits[name])} of {seconds(run.clock.end)}."
+
+
+def _went(times: Mapping[str, _Presence]) -> Iterable[str]:
+    back = [f"{name} ({len(own.again)})" for name, own in times.items() if own.again]
+    if back:
+        yield f"Came back after an absence: {listed(back, 5)}."
+
+
+def _short(times: _Presence, missing: int) -> str:
+    said = [counted(len(times.again), "return")] if times.again else ["away"] if times.away else []
+    return ", ".join([*said, *([f"{missing} missed"] if missing else [])]) or "always here"
 
 
 def _waits(run: RecordedRun) -> dict[str, float]:
@@ -118,15 +149,14 @@ def _presence(
 
 
 def _strip(name: str, times: _Presence, end: float, missing: int) -> Html:
-    """A picture that fills the width; partly missed slices are paler."""
+    """A picture that fills the width; partly missed slices are paler, and a restart is an upright line."""
     parts = [_bar(interval, end, "here") for interval in times.here]
     parts += _shaded(times.missed, end, "missed", _HEIGHT)
     parts += _shaded(times.awaited, end, "awaited", _HEIGHT // 2)
     parts += [_bar(interval, end, "away") for interval in times.away]  # drawn over the rounds missed by it
-    ticks = sorted({min(_SLICES - 1, int(at / end * _SLICES)) for at in times.late})
-    if ticks:
-        shape = "".join(f"M{at} {_HEIGHT - 3}h1v3h-1z" for at in ticks)
-        parts.append(f'<path class="late" d="{shape}"/>')
+    for what, moments, shape in (("late", times.late, f"{_HEIGHT - 3}h1v3h-1z"), ("again", times.again, "0h1v10h-1z")):
+        if ticks := sorted({min(_SLICES - 1, int(at / end * _SLICES)) for at in moments}):
+            parts.append(f'<path class="{what}" d="{"".join(f"M{at} {shape}" for at in ticks)}"/>')
     said = joined([tag("title", f"{name} over time"), tag("desc", _said(times, missing))])
     return Html(
         f'<svg class="strip" viewBox="0 0 {_SLICES} {_HEIGHT}" preserveAspectRatio="none" role="img">'
@@ -135,12 +165,16 @@ def _strip(name: str, times: _Presence, end: float, missing: int) -> Html:
 
 
 def _shaded(intervals: Sequence[Interval], end: float, what: str, height: int) -> list[str]:
-    levels: dict[int, list[int]] = defaultdict(list)
-    for number, share in enumerate(cover(intervals, end)):
-        if share > 0:
-            levels[max(1, round(share * _LEVELS))].append(number)
-    shapes = {level: "".join(f"M{number} 0h1v{height}h-1z" for number in levels[level]) for level in sorted(levels)}
-    return [f'<path class="{what}" fill-opacity="{level / _LEVELS}" d="{shape}"/>' for level, shape in shapes.items()]
+    """Slices in few opacities; neighbours of one opacity are one shape."""
+    shapes: dict[int, str] = defaultdict(str)
+    levels = [max(1, round(share * _LEVELS)) if share > 0 else 0 for share in cover(intervals, end)]
+    begin = 0
+    for at in range(1, _SLICES + 1):
+        if at == _SLICES or levels[at] != levels[begin]:
+            shapes[levels[begin]] += f"M{begin} 0h{at - begin}v{height}H{begin}z"
+            begin = at
+    return [f'<path class="{what}" fill-opacity="{level / _LEVELS}" d="{shapes[level]}"/>'
+            for level in sorted(shapes) if level]  # fmt: skip
 
 
 def _bar(interval: Interval, end: float, what: str) -> str:
@@ -154,14 +188,3 @@ def _said(times: _Presence, missing: int) -> str:
     words += [counted(missing, "round") + " missed"] if missing else []
     words += [counted(len(times.awaited), "round") + " spent mostly in waiting for it"] if times.awaited else []
     return ", ".join([*words, *([f"{len(times.late)} answers late"] if times.late else [])]) or "never here"
-
-
-def _legend(presences: Iterable[_Presence]) -> Html:
-    meanings = {"here": "here", "away": "away", "missed": "missed the round",
-                "awaited": "the others waited for it", "late": "an answer came too late"}  # fmt: skip
-    items, everyone = [], list(presences)
-    for what, words in meanings.items():
-        if any(getattr(times, what) for times in everyone):
-            square = f'<svg viewBox="0 0 26 10" aria-hidden="true"><rect class="{what}" width="26" height="10"/></svg>'
-            items.append(tag("li", Html(square), words))
-    return tag("ul", *items, class_="legend")

@@ -1,16 +1,20 @@
-"""Privacy of every party."""
+"""Privacy: a picture of what flows between the members and under which protection, and what was spent."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.messaging.message import PartyMessage
 from colonnade.common.run.numbers import plain
 from colonnade.reports import guarantee
 from colonnade.reports.console.summary import OF_TRAINING, what_else
-from colonnade.reports.html.frame import facts, section, table
-from colonnade.reports.html.markup import Html, tag
+from colonnade.reports.records.kinds import describe_kind
 from colonnade.reports.records.run import RecordedRun
+from colonnade.reports.words import counted, listed
 
 _NOT_SAID = "What was spent is summed up at the run's end; until then every party's ledger has its own count."
 _PERSON = (
@@ -42,31 +46,132 @@ _SETTINGS = {
     "secret_steps": "steps over rows drawn in secret",
     "about": "about",
 }
+_RETURNED = {
+    "gradients": "gradients of the loss at what the party sent",
+    "duals": "dual variables and residuals of the batch's rows",
+    "losses": "losses, or differences of losses",
+    "labels": "the labels, or noisy ones",
+    "average": "the average of all embeddings, and gradients at the party's own predictions",
+    "questions": "gradients of all training rows, and splits of the party's own columns",
+    "sums": "residuals of all rows, and sums over the bins of the party's own columns",
+}
 
 
-def privacy(run: RecordedRun) -> Html:
-    """The guarantee in a sentence, why it is void if it is, and every party's accounting."""
+@dataclass(frozen=True)
+class Flow:
+    """An arrow of the picture.
+
+    Args:
+        way: up to the server, or down to the parties.
+        protection: in words; "" for something that is not private.
+        tone: of the arrow: good if protected, bad if in the clear, "" if not private.
+    """
+
+    way: str
+    what: str
+    protection: str
+    tone: str
+
+
+def privacy(run: RecordedRun) -> dict[str, Any]:
+    """The picture; the guarantee in a sentence, why it is void if it is, and every party's accounting."""
+    contract = CONTRACTS.get(str(run.summary["protocol"]))
+    found: dict[str, Any] = {
+        "flows": [] if contract is None else [*_up(run, contract), *_down(run, contract)],
+        "sees": {} if contract is None else contract.sees,
+        "parties": f"{listed(run.parties, 4)}" if run.parties else "the parties",
+        "said": _NOT_SAID, "void": "", "table": None, "facts": [],
+    }  # fmt: skip
     if "privacy" not in run.summary:
-        return section("Privacy", tag("p", _NOT_SAID))
+        return found
     spent = run.summary["privacy"]
-    parts = [tag("p", _sentence(guarantee.describe_privacy(run.summary)))]
+    found["said"] = _sentence(guarantee.describe_privacy(run.summary))
+    found["facts"] = [(name, words) for name, words in what_else(run.summary) if name not in OF_TRAINING]
     if spent is not None:
-        if why := guarantee.void(run.summary):
-            parts.insert(0, tag("p", f"There is no guarantee: {why}.", class_="note"))
-        else:
-            parts.append(tag("p", _PERSON, class_="faint"))
-        parts += [_by_party(run, spent), facts(guarantee.details(run.summary)), facts(_settings(spent))]
-    labels = [(name, words) for name, words in what_else(run.summary) if name not in OF_TRAINING]
-    return section("Privacy", *parts, facts(labels))
+        void = guarantee.void(run.summary)
+        found["void"] = f"There is no guarantee: {void}." if void else ""
+        found["said"] += "" if void else f" {_PERSON}"
+        found["table"] = _by_party(run, spent)
+        found["facts"] = [*guarantee.details(run.summary), *_settings(spent), *found["facts"]]
+    return found
 
 
 def headline(summary: Mapping[str, Any]) -> str:
+    """What was spent, in half a sentence."""
     if "privacy" not in summary:
         return "what privacy it spent is not known before its end"
     return guarantee.headline(summary)
 
 
-def _by_party(run: RecordedRun, spent: Mapping[str, Any]) -> Html:
+def privacy_card(run: RecordedRun) -> dict[str, Any]:
+    """The tile: a person's epsilon, or that there is no guarantee, and who sees what."""
+    contract, said = CONTRACTS.get(str(run.summary["protocol"])), run.summary
+    sees = {} if contract is None else contract.sees
+    lines = [f"The {role} sees {what}." for role, what in sees.items()]
+    value, tone = "not known before the end", ""
+    if "privacy" in said:
+        person = (said.get("person") or {}).get("epsilon")
+        if person is not None:
+            value, lines = f"epsilon {person:.2f} for a person", [_sentence(headline(said)), *lines]
+        else:
+            value, tone = "No guarantee", "warn"
+            lines = lines if said["privacy"] is None else [_sentence(headline(said)), *lines]
+    return {"title": "Privacy: who sees what", "value": value, "lines": lines, "tone": f"{tone} whole"}
+
+
+def protected(mechanism: str) -> tuple[str, str]:
+    """Words for a protection as ledgers name it, and the tone of its arrow."""
+    if mechanism == "":
+        return "not private", ""
+    if mechanism == "none":
+        return "in the clear", "bad"
+    return mechanism.removeprefix("none, ").replace(
+        "blinded, a sum of", "masked: the server reads only the sum of"
+    ), "good"
+
+
+def _up(run: RecordedRun, contract: Contract[Any]) -> Iterator[Flow]:
+    """What left the parties by their ledgers; without these, what the protocol lets them send."""
+    protocol = str(run.summary["protocol"])
+    for kind, book in sorted(run.books.items(), key=lambda entry: -entry[1].bytes):
+        if not any(book.mechanisms):
+            continue
+        ways = [protected(mechanism) for mechanism in book.mechanisms]
+        tone = "bad" if any(tone == "bad" for _, tone in ways) else max((tone for _, tone in ways), default="")
+        yield Flow("up", describe_kind(kind, protocol) or kind, "; ".join(words for words, _ in ways), tone)
+    if public := [kind for kind, book in run.books.items() if not any(book.mechanisms)]:
+        yield Flow(
+            "up", f"{counted(len(public), 'kind')} of messages without private values: {listed(public, 4)}", "", ""
+        )
+    if run.books:
+        return
+    privacy = run.summary.get("privacy")
+    mechanism = str(privacy["mechanism"]) if privacy and not privacy.get("void") else ""
+    for name, declared in contract.kinds.items():
+        if issubclass(declared, PartyMessage):
+            words = (mechanism, "good") if mechanism else ("its protection stands in the parties' ledgers", "")
+            yield Flow("up", describe_kind(name, protocol) or name, *words)
+
+
+def _down(run: RecordedRun, contract: Contract[Any]) -> Iterator[Flow]:
+    """What the parties learn of the labels."""
+    what = _RETURNED.get(contract.exchange.returns) or contract.sees.get("party")
+    if not what:
+        return
+    said = run.summary
+    if (answers := said.get("answer_privacy")) and not answers["void"]:
+        yield Flow("down", what, f"noise on every answer: epsilon {answers['accounted']:.2f} for a label", "good")
+    elif (labels := said.get("label_privacy")) and labels["epsilon"] is not None:
+        yield Flow("down", what, f"computed from noisy labels: epsilon {labels['epsilon']:.2f} for a label", "good")
+    elif (said.get("forest") or {}).get("gradients") == "encrypted":
+        yield Flow("down", what, "gradients encrypted", "good")
+    elif contract.exchange.returns == "sums":
+        yield Flow("down", what, "residuals encrypted; a sum is read by its party alone", "good")
+    else:
+        yield Flow("down", what, "in the clear", "bad")
+
+
+def _by_party(run: RecordedRun, spent: Mapping[str, Any]) -> dict[str, Any]:
     kinds = [kind for kind in _ADJACENCIES if kind in spent["epsilon"]]
     delta = f"{run.summary['delta']:g}"
     rows = [
@@ -79,9 +184,12 @@ def _by_party(run: RecordedRun, spent: Mapping[str, Any]) -> Html:
         strict = "row" if "row" in kinds else "replace"
         own = (found if kind == strict else "-" for kind in kinds)
         rows.insert(0, ("all, of a person", _number(_together(spent)), *own, delta))
-    heads = ("party", "releases", *(_ADJACENCIES[kind] for kind in kinds), "delta")
     why = guarantee.void(run.summary)
-    return table(heads, rows, caption="Privacy spent by every party" + (", by the accounting" if why else ""))
+    return {
+        "heads": ("party", "releases", *(_ADJACENCIES[kind] for kind in kinds), "delta"),
+        "rows": rows,
+        "caption": "Privacy spent by every party" + (", by the accounting" if why else ""),
+    }
 
 
 def _together(spent: Mapping[str, Any]) -> float | None:

@@ -1,72 +1,23 @@
-"""Cumulative gains of two classes: how soon a ranking of the rows finds those of the second."""
+"""How good the model is on the test rows: charts for two classes, for several, and for numbers.
+
+Summaries may have been altered: what is malformed is left out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import yaml
-
-from colonnade.common.parsing.yaml_tree import parse_yaml
+from colonnade.common.run.json_values import is_number
 from colonnade.common.run.numbers import plain
-from colonnade.reports.console.summary import extra_metrics, positive_of
-from colonnade.reports.html.curves import Curve, colour, curves
-from colonnade.reports.html.frame import facts, folded, section, table
-from colonnade.reports.html.markup import Html, joined, tag
+from colonnade.reports.console.summary import WARNING, extra_metrics, metric_rows, own_models, positive_of
+from colonnade.reports.decision import decision_of
+from colonnade.reports.html.charts import Axis, Bar, Mark, Trend, heat_map, line_chart, row_chart
+from colonnade.reports.html.markup import Html
 from colonnade.reports.records.run import RecordedRun
+from colonnade.reports.run_page.about import class_names, confusion_of, say, whole_matrix
 from colonnade.reports.words import percent
-
-_SIZE = (420, 270)
-_TITLE = "Cumulative gains"
-_SAID = (
-    "Rows are ranked by the probability of {}, the likeliest first. The curve says which share of that "
-    "class's rows the first rows have; the dotted line is an order by chance, the dashed one the best possible."
-)
-
-
-def gains_chart(points: Any, confusion: Any, positive: str | None = None) -> Html:
-    """The curve, and the gain and lift of every decile; nothing if the summary has none.
-
-    Args:
-        points: `details.PART.gains` of a summary: shares of all `rows`, and of the second class's that were `found`.
-        confusion: rows by true and then predicted class, which give the best possible curve.
-        positive: name of the second class, if known.
-    """
-    if not (isinstance(points, list) and len(points) > 1 and all(_is_point(each) for each in points)):
-        return Html()
-    measured = [(each["rows"], each["found"]) for each in points]
-    drawn = [Curve("model", measured, colour(0)), Curve("by chance", [(0.0, 0.0), (1.0, 1.0)], colour(7), "2 3")]
-    if (share := _positive(confusion)) is not None:
-        drawn.append(Curve("best possible", [(0.0, 0.0), (share, 1.0), (1.0, 1.0)], colour(2), "7 3"))
-    which = "the second class" if positive is None else f"the positive class, {positive!r}"
-    about = "; ".join(f"the first {percent(rows)} of the rows have {percent(found)}" for rows, found in measured[2::4])
-    picture = curves(drawn, percent, percent, span=(0.0, 1.0), size=_SIZE, title=_TITLE, about=about)
-    foot = tag("div", "share of the rows", class_="foot faint")
-    deciles = [
-        (percent(rows), percent(found), f"{found / rows:.2f}") for rows, found in measured if round(10 * rows, 6) >= 1
-    ]
-    numbers = table(("first rows", "positive class's rows found", "lift"), deciles, caption="Gain and lift")
-    said = tag("p", class_="said", aria_hidden="true")  # the page's script writes values here
-    parts = (tag("figcaption", "Rows found against rows taken"), Html(picture), foot, said)
-    figure = tag("figure", *parts, style=f"max-width:{_SIZE[0]}px")
-    return joined(
-        [tag("h3", _TITLE), tag("p", _SAID.format(which)), figure, folded("Gain and lift as a table", numbers)]
-    )
-
-
-def _is_point(found: Any) -> bool:
-    """Validates a point, since summaries may have been altered."""
-    if not isinstance(found, Mapping):
-        return False
-    return all(isinstance(found.get(key), int | float) and 0 <= found[key] <= 1 for key in ("rows", "found"))
-
-
-def _positive(confusion: Any) -> float | None:
-    if not (isinstance(confusion, list) and len(confusion) == 2 and all(isinstance(line, list) for line in confusion)):
-        return None
-    counts = [sum(number for number in line if isinstance(number, int)) for line in confusion]
-    return counts[1] / sum(counts) if all(counts) else None
-
 
 _METRICS = {
     "auc": "AUC", "average_precision": "average precision", "balanced_accuracy": "balanced accuracy",
@@ -75,91 +26,300 @@ _METRICS = {
     "gain": "positive class's rows in the top decile", "baseline_accuracy": "accuracy of always the commonest class",
     "rmse": "RMSE", "mae": "MAE", "r2": "R2", "baseline_rmse": "RMSE of always the mean",
 }  # fmt: skip
-_PALEST = 0.15  # least share with a visible colour
-_PARTS = {"test": "test", "validation": "val"}
-_MOST, _FEW = 30, 12  # most classes in a readable table, and in one that is not collapsed
+_MOST, _PAIRS = 30, 15  # classes of a heat map, and pairs that are shown instead
+_SHARE = (0.0, 1.0)
+_TENTHS = [number / 10 for number in range(11)]
+_DASHES = ("", "7 3", "2 3")
+
+Figure = dict[str, Any]
+Point = tuple[float, float]
 
 
-def quality(run: RecordedRun) -> Html:
-    """All findings of the last evaluation on the test rows, else on the validation rows."""
-    metrics, details = run.summary["metrics"], run.summary.get("details") or {}
-    for part, prefix in _PARTS.items():
-        known = {name: metrics.get(f"{prefix}_{key}") for key, name in _METRICS.items()}
-        rows = [(name, plain(value)) for name, value in known.items() if isinstance(value, int | float)]
-        rows += [
-            (key.removeprefix(f"{prefix}_").replace("_", " "), plain(value))
-            for key, _, value in extra_metrics(metrics)
-            if key.startswith(f"{prefix}_")
+def quality(run: RecordedRun) -> dict[str, Any] | None:
+    """Charts and numbers of the kept evaluation on the test rows, else on the validation rows; None without any."""
+    metrics, details = run.summary["metrics"], run.summary.get("details")
+    details = details if isinstance(details, Mapping) else {}
+    facts = [*(row for row in metric_rows(run.summary) if row[0] != WARNING), *own_models(metrics)]
+    for part, prefix in (("test", "test"), ("validation", "val")):
+        rows = list(_numbers(metrics, prefix))
+        found = of_part if isinstance(of_part := details.get(part), Mapping) else {}
+        if not rows and not found:
+            continue
+        decision = found.get("decision")
+        curve = decision.get("curve") if isinstance(decision, Mapping) else None
+        decided = whole_matrix(decision.get("confusion")) if isinstance(decision, Mapping) else []
+        figures = [
+            *_confused(confusion_of(run.summary, part), class_names(run), ""),
+            *_confused(decided, class_names(run), " at the threshold in use"),
+            *ranking(found.get("gains"), _positive(confusion_of(run.summary, part)), positive_of(run.summary)),
+            *_calibration(found.get("reliability"), positive_of(run.summary)),
+            *_thresholds(run, part, curve),
+            *_residuals(found.get("residuals")),
         ]
-        if rows:
-            positive = positive_of(run.summary)
-            parts = [facts([*rows, *([] if positive is None else [("positive class", positive)])])]
-            if isinstance(found := details.get(part), Mapping):
-                parts += [
-                    confusion_table(found.get("confusion"), class_names(run)),
-                    gains_chart(found.get("gains"), found.get("confusion"), positive),
-                    _reliability(found.get("reliability")),
-                ]
-            return section(f"Metrics on the {part} rows", *parts)
-    return Html()
+        return {"part": part, "figures": figures, "facts": facts, "numbers": rows,
+                "off": _off(found.get("residuals"))}  # fmt: skip
+    return {"part": "", "figures": [], "facts": facts, "numbers": [], "off": ""} if facts else None
 
 
-def confusion_table(counts: Any, names: Sequence[str], of: str = "") -> Html:
-    """Rows by true and predicted class, as a table; nothing for many classes, or if malformed.
+def _numbers(metrics: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+    for key, name in _METRICS.items():
+        if is_number(value := metrics.get(f"{prefix}_{key}")):
+            yield name, say(key, value)
+    for key, _, value in extra_metrics(metrics):
+        if key.startswith(f"{prefix}_"):
+            yield key.removeprefix(f"{prefix}_").replace("_", " "), plain(value)
+
+
+def _confused(counts: list[list[int]], names: Sequence[str], of: str) -> Iterator[Figure]:
+    """The confusion matrix; of very many classes the pairs that are confused most."""
+    if not counts:
+        return
+    named = names if len(names) == len(counts) else [str(at) for at in range(len(counts))]
+    total = sum(map(sum, counts)) or 1
+    right = sum(counts[at][at] for at in range(len(counts)))
+    said = f"{percent(right / total)} of the rows lie on the diagonal; the stronger a colour, the more of its line."
+    if len(counts) <= _MOST:
+        picture = heat_map(counts, named, title=f"Confusion matrix{of}")
+        yield _figure(f"Confusion matrix{of}", picture, said, wide=len(counts) > 12,
+                      table=_matrix(counts, named))  # fmt: skip
+        return
+    pairs = sorted(
+        ((line[said_as], true, said_as) for true, line in enumerate(counts) for said_as in range(len(line))
+         if true != said_as and line[said_as]), reverse=True)[:_PAIRS]  # fmt: skip
+    bars = [Bar(f"{named[true]} taken for {named[guess]}", number, f"{number} of {sum(counts[true])}", colour=2)
+            for number, true, guess in pairs]  # fmt: skip
+    picture = row_chart(bars, Axis("rows", plain), caption="Classes that are confused most")
+    yield _figure(f"Confusions{of}", picture, f"{percent(right / total)} of the rows get their own class.", wide=True)
+
+
+def _matrix(counts: list[list[int]], names: Sequence[str]) -> dict[str, Any]:
+    rows = [(f"true {name}", *line) for name, line in zip(names, counts, strict=True)]
+    return {"heads": ("", *(f"said {name}" for name in names)), "rows": rows, "caption": "Rows by true and said class"}
+
+
+def ranking(points: Any, share: float | None, positive: str | None) -> Iterator[Figure]:
+    """ROC, precision and recall, and gains, from the points of a gains curve.
 
     Args:
-        counts: rows by true and then predicted class.
-        names: of the classes, if known.
-        of: for the heading: the rows and how they were decided.
+        points: `details.PART.gains` of a summary.
+        share: of the positive class among the rows; None if it is not known.
+        positive: its name, if known.
     """
-    if not isinstance(counts, list) or not 0 < len(counts) <= _MOST:
-        return Html()
-    named = [names[at] if len(names) == len(counts) else str(at) for at in range(len(counts))]
-    if not all(isinstance(line, list) for line in counts):
-        return Html()
-    rows = [(f"true {name}", *_shaded(at, line)) for at, (name, line) in enumerate(zip(named, counts, strict=True))]
-    heads = ("true class", *(f"predicted {name}" for name in named))
-    caption = "Rows by true and predicted class; the stronger the colour, the more of the class's rows"
-    shown = table(heads, rows, caption=caption)
-    title = f"Confusion matrix{of and f': {of}'}"
-    return folded(title, shown) if len(counts) > _FEW else joined([tag("h3", title), shown])
+    if not (isinstance(points, list) and len(points) > 1 and all(_are(each, ("rows", "found")) for each in points)):
+        return
+    measured = [(float(each["rows"]), float(each["found"])) for each in points]
+    which = "the positive class" if positive is None else repr(positive)
+    if share:
+        others = [(max(0.0, (rows - found * share) / (1 - share)), found) for rows, found in measured]
+        area = sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in itertools.pairwise(others))
+        yield _lines(
+            "ROC", [Trend("model", others), Trend("by chance", [(0, 0), (1, 1)], 6, "2 3")],
+            Axis("share of the other rows that are taken too", percent, _SHARE), Axis("found", percent, _SHARE),
+            said=f"Share of {which} that is found, against false alarms: an area of {plain(area)} is the AUC.",
+        )  # fmt: skip
+        all_found = next(at for at, (_, found) in enumerate(measured) if found >= 1.0)  # then precision only falls
+        precise = [(found, found * share / rows) for rows, found in measured[: all_found + 1] if rows]
+        yield _lines(
+            "Precision and recall", [Trend("model", precise), Trend("by chance", [(0, share), (1, share)], 6, "2 3")],
+            Axis(f"recall: share of {which} that is found", percent, _SHARE), Axis("precision", percent, _SHARE),
+            said=f"Precision is the share of {which} among the rows that are taken for it.",
+        )  # fmt: skip
+    drawn = [Trend("model", measured), Trend("by chance", [(0, 0), (1, 1)], 6, "2 3")]
+    marks, said = [], ""
+    if share:
+        drawn.append(Trend("best possible", [(0, 0), (share, 1), (1, 1)], 3, "7 3"))
+        gaps = [found - (rows - found * share) / (1 - share) for rows, found in measured]
+        at = gaps.index(max(gaps))
+        marks = [Mark(measured[at][0], f"KS {plain(gaps[at], 3)}", measured[at][1])]
+        said = f" KS, {plain(gaps[at])}, is the largest distance of the two classes' shares."
+    tenth = next((found for rows, found in measured if rows >= 0.0999), 0.0)
+    yield _lines(
+        "Cumulative gains", drawn, Axis("share of the rows, the likeliest first", percent, _SHARE),
+        Axis("found", percent, _SHARE), marks=marks,
+        said=f"The tenth of the rows with the highest scores has {percent(tenth)} of {which}.{said}",
+        table={"heads": ("first rows", "found", "lift"), "caption": "Gain and lift", "rows": _deciles(measured)},
+    )  # fmt: skip
 
 
-def _shaded(at: int, line: Sequence[Any]) -> list[Html]:
-    total = sum(number for number in line if isinstance(number, int)) or 1
-    shares = [max(number / total, _PALEST) if isinstance(number, int) and number else 0.0 for number in line]
-    return [
-        tag("span", number, class_="right" if place == at else "wrong", style=f"--share:{100 * share:.0f}%")
-        for place, (number, share) in enumerate(zip(line, shares, strict=True))
-    ]
+def _deciles(measured: Sequence[Point]) -> list[tuple[str, str, str]]:
+    rows = []
+    for tenth in _TENTHS[1:]:
+        after = next(at for at, (taken, _) in enumerate(measured) if taken >= tenth - 1e-9)
+        (low, before), (high, then) = measured[max(after - 1, 0)], measured[after]
+        share = 0.0 if high == low else (tenth - low) / (high - low)
+        found = before + (then - before) * share if high > low else then
+        rows.append((percent(tenth), percent(found), f"{found / tenth:.2f}"))
+    return rows
 
 
-def _reliability(bins: Any) -> Html:
-    whole = [each for each in bins if _is_bin(each)] if isinstance(bins, list) else []
+def _positive(confusion: list[list[int]]) -> float | None:
+    if len(confusion) != 2:
+        return None
+    counts = [sum(line) for line in confusion]
+    return counts[1] / sum(counts) if all(counts) else None
+
+
+def _calibration(bins: Any, positive: str | None) -> Iterator[Figure]:
+    keys = ("from", "to", "confidence", "share")
+    whole = [each for each in bins if _are(each, keys) and isinstance(each.get("rows"), int)] if isinstance(
+        bins, list) else []  # fmt: skip
     if not whole:
-        return Html()
-    rows = [
-        (f"{each['from']:g} to {each['to']:g}", each["rows"], percent(each["confidence"]), percent(each["share"]))
-        for each in whole
-    ]
-    said = "Probabilities are calibrated where the last two columns agree."
-    shown = table(
-        ("probability", "rows", "mean probability", "accuracy"),
-        rows,
-        caption="Predicted probability and share of right predictions",
-    )
-    return folded("Calibration", joined([tag("p", said), shown]))
+        return
+    what = "share that is right" if positive is None else f"share that is {positive!r}"
+    points = [(each["confidence"], each["share"]) for each in whole]
+    rows = [(f"{each['from']:g} to {each['to']:g}", each["rows"], percent(each["confidence"]), percent(each["share"]))
+            for each in whole]  # fmt: skip
+    yield _lines(
+        "Calibration", [Trend("model", points), Trend("exact", [(0, 0), (1, 1)], 6, "2 3")],
+        Axis("predicted probability", plain, _SHARE), Axis(what, percent, _SHARE),
+        marks=[Mark(x, "", y) for x, y in points],
+        said="Probabilities can be taken at their word where the line lies on the dotted one.",
+        table={"heads": ("probability", "rows", "mean probability", "share"), "rows": rows,
+               "caption": "Predicted probability and share of right predictions"},
+    )  # fmt: skip
 
 
-def _is_bin(found: Any) -> bool:
-    """Validates a bin, since summaries may have been altered."""
-    keys = ("from", "to", "rows", "confidence", "share")
-    return isinstance(found, Mapping) and all(isinstance(found.get(key), int | float) for key in keys)
+def _thresholds(run: RecordedRun, part: str, curve: Any) -> Iterator[Figure]:
+    """Precision, recall and F1, and the cost of a row, over all thresholds."""
+    decision = decision_of(run.summary)
+    points, on, why = _points(curve), part, ""
+    if decision is not None and decision["by"] not in ("at", ""):  # the rows that it was chosen on
+        of_validation = (run.summary.get("details") or {}).get("validation")
+        found = of_validation.get("decision") if isinstance(of_validation, Mapping) else None
+        if chosen := _points(found.get("curve") if isinstance(found, Mapping) else None):
+            points, on, why = chosen, "validation", " It was chosen on these rows, so that they flatter it."
+    if not points:
+        points = _from_gains(run, part)
+    if not points:
+        return
+    at = 0.5 if decision is None else float(decision["threshold"])
+    shares = [
+        Trend(name, [(each["threshold"], each[key]) for each in points if each[key] is not None], place, dash)
+        for place, ((key, name), dash) in enumerate(
+            zip({"precision": "precision", "recall": "recall", "f1": "F1"}.items(), _DASHES, strict=True), 1)
+    ]  # fmt: skip
+    yield _lines(
+        "Over the threshold", shares, Axis("threshold: least probability to be taken", plain, _SHARE),
+        Axis("", percent, _SHARE), marks=[Mark(at, f"{plain(at)} in use")], table=_by_threshold(points, at),
+        said=f"What every threshold comes to on the {on} rows.{why}", about=_at(shares, at),
+    )  # fmt: skip
+    if costs := [(each["threshold"], each["cost"]) for each in points if each.get("cost") is not None]:
+        top = max(cost for _, cost in costs) or 1.0
+        trend = Trend("cost", costs, 4)
+        yield _lines(
+            "Cost of a row over the threshold", [trend], Axis("threshold", plain, _SHARE), Axis("", plain, (0.0, top)),
+            marks=[Mark(at, f"{plain(at)} in use")], about=_at([trend], at),
+            said="The mean cost of false positives and false negatives.",
+        )  # fmt: skip
 
 
-def class_names(run: RecordedRun) -> Sequence[str]:
-    try:
-        classes = (parse_yaml(run.config) or {})["federation"]["classes"]
-    except (yaml.YAMLError, KeyError, TypeError):
-        return ()
-    return [str(name) for name in classes] if isinstance(classes, list) else ()
+def _at(curves: Sequence[Trend], at: float) -> str:
+    near = [f"{curve.name} {plain(min(curve.points, key=lambda point: abs(point[0] - at))[1])}"
+            for curve in curves if curve.points]  # fmt: skip
+    return f"at the threshold in use, {plain(at)}: {', '.join(near)}"
+
+
+def _from_gains(run: RecordedRun, part: str) -> list[dict[str, Any]]:
+    """The same points where no threshold is configured: every point of a gains curve is a threshold."""
+    share = _positive(confusion_of(run.summary, part))
+    gains = run.summary["details"][part].get("gains") if share else None
+    if not isinstance(gains, list) or not all(_are(each, ("rows", "found")) for each in gains) or share is None:
+        return []
+    made = []
+    for each in gains:
+        if not _within(each.get("score")) or not each["rows"]:
+            continue
+        rows, found = float(each["rows"]), float(each["found"])
+        hits = found * share
+        made.append({
+            "threshold": float(each["score"]), "precision": hits / rows, "recall": found, "cost": None,
+            "f1": 2 * hits / (rows + share), "accuracy": 1 - share - rows + 2 * hits,
+        })  # fmt: skip
+    return made[::-1]
+
+
+def _by_threshold(points: Sequence[Mapping[str, Any]], at: float) -> dict[str, Any]:
+    columns = {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "F1"}
+    if any(each.get("cost") is not None for each in points):
+        columns["cost"] = "cost of a row"
+    rows = []
+    for wanted in sorted({*_TENTHS, at}):
+        here = min(points, key=lambda each: abs(each["threshold"] - wanted))
+        name = f"{plain(wanted)}, in use" if wanted == at else plain(wanted)
+        rows.append((name, *(_cell(key, here.get(key)) for key in columns)))
+    return {"heads": ("threshold", *columns.values()), "rows": rows, "caption": "By threshold"}
+
+
+def _cell(key: str, value: Any) -> str:
+    if not is_number(value):
+        return "-"
+    return plain(value) if key == "cost" else percent(value)
+
+
+def _points(found: Any) -> list[dict[str, Any]]:
+    whole = isinstance(found, list) and len(found) > 1 and all(_is_point(each) for each in found)
+    return found if whole else []
+
+
+def _is_point(found: Any) -> bool:
+    if not _are(found, ("threshold",)):
+        return False
+    cost = found.get("cost")
+    shares = all(key in found and (found[key] is None or _within(found[key])) for key in ("precision", "recall", "f1"))
+    return shares and "cost" in found and (cost is None or (is_number(cost) and cost >= 0))
+
+
+def _residuals(found: Any) -> Iterator[Figure]:
+    """Predicted against true numbers with intervals, and how far predictions are off."""
+    match found:
+        case {"histogram": {"from": low, "to": high, "rows": [*counts]}, "bands": [*bands]}:
+            pass
+        case _:
+            return
+    keys = ("predicted", "low", "median", "high")
+    if not all(is_number(value) for value in (low, high, *counts)) or not all(
+        isinstance(band, Mapping) and all(is_number(band.get(key)) for key in keys) for band in bands):  # fmt: skip
+        return
+    of = {key: [(float(band["predicted"]), float(band[key])) for band in bands] for key in keys}
+    yield _lines(
+        "True against predicted", [Trend("true: median", of["median"]), Trend("nine tenths", of["high"], 2, "7 3"),
+                                   Trend("a tenth", of["low"], 2, "7 3"), Trend("exact", of["predicted"], 6, "2 3")],
+        Axis("predicted", plain), Axis("true", plain), marks=[Mark(x, "", y) for x, y in of["median"]],
+        said="By bands of equal numbers of rows: between the dashed lines lie eight of ten true values.",
+    )  # fmt: skip
+    step = (high - low) / len(counts)
+    outline = [(low + (at + side) * step, float(count)) for at, count in enumerate(counts) for side in (0, 1)]
+    yield _lines(
+        "Residuals", [Trend("rows", outline)], Axis("predicted less true", plain),
+        Axis("rows", plain, (0.0, max(1.0, *map(float, counts)))),
+        marks=[Mark(0.0, "exact")] if low < 0 < high else [],
+        said="Rows by how far their prediction is off; the outermost also count what lies beyond.",
+    )  # fmt: skip
+
+
+def _off(found: Any) -> str:
+    """How far the predictions of most rows are off, in a sentence."""
+    match found:
+        case {"within": {"0.5": half, "0.9": most}} if is_number(half) and is_number(most):
+            return f"Half of the predictions are off by at most {plain(half)}, nine of ten by at most {plain(most)}."
+    return ""
+
+
+def _within(value: Any) -> bool:
+    return is_number(value) and 0 <= value <= 1
+
+
+def _are(found: Any, keys: Sequence[str]) -> bool:
+    return isinstance(found, Mapping) and all(_within(found.get(key)) for key in keys)
+
+
+def _lines(
+    title: str, drawn: Sequence[Trend], across: Axis, up: Axis, *, said: str = "", about: str = "",
+    marks: Sequence[Mark] = (), table: dict[str, Any] | None = None,
+) -> Figure:  # fmt: skip
+    picture = line_chart(drawn, across, up, title=title, about=about, marks=marks)
+    return _figure(title, picture, said, table=table)
+
+
+def _figure(title: str, picture: Html, said: str, *, wide: bool = False, table: dict[str, Any] | None = None) -> Figure:
+    return {"title": title, "picture": picture, "said": said, "wide": wide, "table": table}

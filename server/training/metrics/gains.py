@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 TOP = 0.1
 """Share of the rows for `lift` and `gain`: the top decile."""
 
-DEPTHS = tuple(step / 20 for step in range(21))
-"""Shares of the rows at which the gains curve is stored."""
+_DEPTHS = np.array([0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, *(step / 100 for step in range(1, 101))])
+"""Shares of the rows near which the gains curve is stored: precision changes fastest where few rows are taken."""
 
 Numbers = NDArray[np.float64]
 
@@ -66,6 +66,15 @@ def ks_at(scores: Numbers, positive: NDArray[np.bool_]) -> tuple[float, float]:
 
 
 def curve(scores: Numbers, positive: NDArray[np.bool_]) -> list[dict[str, Any]]:
-    """Cumulative gains at `DEPTHS`, for a chart: `rows` and `found`, both shares."""
-    found = np.interp(DEPTHS, *steps(scores, positive))
-    return [{"rows": depth, "found": float(share)} for depth, share in zip(DEPTHS, found, strict=True)]
+    """Cumulative gains for charts, from which ROC, precision and recall follow, at up to some hundred scores.
+
+    A point is what taking all rows from a `score` on comes to: the shares `rows` of all and `found` of the positive
+    ones, to six digits. The first point takes no row and has no score. At least one row is positive.
+    """
+    rows, found = counts(scores, positive)
+    apart = np.abs(found / found[-1] - rows / rows[-1])  # the place of the KS statistic is among the points
+    kept = np.unique([0, apart.argmax(), *np.searchsorted(rows, _DEPTHS * rows[-1] - 1e-9)])
+    values: list[float | None] = [None, *np.unique(scores)[::-1].tolist()]
+    shares = zip(kept.tolist(), rows[kept] / rows[-1], found[kept] / found[-1], strict=True)
+    return [{"score": values[at], "rows": round(float(taken), 6), "found": round(float(hits), 6)}
+            for at, taken, hits in shares]  # fmt: skip

@@ -14,6 +14,8 @@ from colonnade.common.data.targets import CountScale, TargetScale
 from colonnade.common.models.losses import PoissonDeviance, Squared
 from colonnade.server.training.metrics import chance, errors
 
+Numbers = NDArray[np.float64]
+
 
 class Residuals:
     """RMSE, MAE and R2 in the targets' own units, each a mean over targets; and the mean loss: the squared one on
@@ -54,13 +56,18 @@ class Residuals:
         return {}
 
     def closer(self) -> tuple[dict[str, float], dict[str, Any]]:
-        """`baseline_rmse`, the error of predicting the training rows' mean; and `chance`, a verdict."""
+        """`baseline_rmse`, the error of predicting the training rows' mean; and as details `chance`, a verdict, and
+        `residuals`, for charts, of a single target.
+        """
         predicted, true = self.arrays()
         mean, deviation = self._scale.mean.numpy(), self._scale.deviation.numpy()
         model, baseline = (np.square((guess - true) / deviation) for guess in (predicted, mean))
         metrics = {"baseline_rmse": float((np.sqrt(baseline.mean(axis=0)) * deviation).mean())}
         diverged = None if np.isfinite(predicted).all() else dict(chance.DIVERGED)
-        return metrics, {"chance": diverged or chance.of_numbers(model, baseline)}
+        details: dict[str, Any] = {"chance": diverged or chance.of_numbers(model, baseline)}
+        if not diverged and predicted.shape[1] == 1 and len(predicted) >= _FEWEST:
+            details["residuals"] = _residuals(predicted[:, 0], true[:, 0])
+        return metrics, details
 
     def errors(self) -> dict[str, float]:
         return errors.of_numbers(*self.arrays())
@@ -68,3 +75,31 @@ class Residuals:
     def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Predicted and true targets of all rows in their own units, float64 (rows, targets) each."""
         return torch.cat(self._predicted).double().numpy(), torch.cat(self._true).double().numpy()
+
+
+_FEWEST = 20  # rows that are summed up, so that no number is a single row's
+_BINS, _BANDS = 31, 10
+_WITHIN = (0.5, 0.8, 0.9, 0.95)
+
+
+def _residuals(predicted: Numbers, true: Numbers) -> dict[str, Any]:
+    """How far predictions are off, for charts.
+
+    `within` has the largest distance of a share of the rows from their predictions. `histogram` counts prediction less
+    true value in bins of equal width; the outermost also count what lies beyond them. `bands` have equal numbers of
+    rows in the order of the predictions: their mean, and the true values' tenth, half and nine tenths.
+    """
+    error = predicted - true
+    low, high = (float(edge) for edge in np.quantile(error, (0.01, 0.99)))
+    edges = np.linspace(low, high, _BINS + 1)
+    counts = np.histogram(error.clip(low, high), edges)[0] if (np.diff(edges) > 0).all() else [len(error)]
+    of_bands = np.array_split(np.argsort(predicted, kind="stable"), min(_BANDS, len(true) // 5))
+    return {
+        "within": {str(share): float(np.quantile(np.abs(error), share)) for share in _WITHIN},
+        "histogram": {"from": low, "to": high, "rows": [int(count) for count in counts]},
+        "bands": [
+            {"rows": len(rows), "predicted": float(predicted[rows].mean()),
+             **dict(zip(("low", "median", "high"), np.quantile(true[rows], (0.1, 0.5, 0.9)).tolist(), strict=True))}
+            for rows in of_bands
+        ],
+    }  # fmt: skip

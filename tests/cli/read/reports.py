@@ -43,7 +43,7 @@ class Page(HTMLParser):
         self._raw = False
         if tag in ("td", "th"):
             self._in_cell = False
-        self.words += " " if tag in ("p", "td", "th", "li", "h1", "h2", "caption") else ""
+        self.words += " " if tag in ("p", "td", "th", "li", "h1", "h2", "h3", "caption", "figcaption") else ""
 
     def handle_data(self, data: str) -> None:
         if self._raw:
@@ -63,7 +63,7 @@ class Page(HTMLParser):
         for name, attrs in self.tags:
             if name == "div" and "data-axis" in attrs:
                 now = str(attrs["data-axis"])
-            elif name == "polyline" and now == axis:
+            elif name == "polyline" and now == axis and "data-x" in attrs:  # others are faint
                 x, y = (str(attrs[f"data-{way}"]).split(";") for way in "xy")
                 assert len(x) == len(y) == len(str(attrs["points"]).split())
                 found.append(list(zip(x, y, strict=True)))

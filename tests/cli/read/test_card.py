@@ -26,7 +26,7 @@ def made(folder: Path) -> str:
 def test_it_states_results_and_visibility(tmp_path: Path) -> None:
     folder = leave(tmp_path / "run", summary(metrics={"test_accuracy": 0.921875, "test_auc": 0.98765}))
     said = made(folder)
-    assert "# Model card: three" in said and "test accuracy 92.19%" in said
+    assert "# Model card: three" in said and "Accuracy 92.2% on test rows that nobody trained on." in said
     assert "| test AUC | 0.9877 |" in said and "| torch | 9.8.7 |" in said
     for role, what in CONTRACTS["vimadmm"].sees.items():
         assert f"The {role} sees {what}" in said

@@ -72,13 +72,13 @@ def test_a_page_is_rendered_on_request_and_not_too_often(tmp_path: Path) -> None
     assert b"The run has not begun" in current.page()
     now["at"] += PERIOD
     going = current.page().decode()
-    assert "after 2 rounds" in going and 'data-again="2"' in going and "<noscript><meta http-equiv" in going
+    assert "Round 2 of 6 so far" in going and 'data-again="2"' in going and "<noscript><meta http-equiv" in going
     so_far(folder, 10)
     assert current.page().decode() == going
     so_far(folder, 99)
     current.end()
     last = current.page().decode()
-    assert "after 6 rounds" in last and 'data-again="0"' in last and 'http-equiv="refresh' not in last
+    assert ", 6 rounds in 9.5 s" in last and 'data-again="0"' in last and 'http-equiv="refresh' not in last
     now["at"] += 9 * PERIOD
     shutil.rmtree(folder)
     assert current.page().decode() == last
@@ -110,7 +110,7 @@ def test_one_page_and_nothing_else(tmp_path: Path) -> None:
     async def ask(caller: aiohttp.ClientSession) -> None:
         answer = await caller.get("/")
         text = await answer.text()
-        assert answer.status == 200 and "test accuracy 92.19%" in text
+        assert answer.status == 200 and "Accuracy 92.2% on test rows" in text
         said = answer.headers["Content-Security-Policy"]
         inside = next(
             attrs["content"] for _, attrs in Page(text).tags if attrs.get("http-equiv", "").startswith("Content")
@@ -135,7 +135,7 @@ def test_one_page_and_nothing_else(tmp_path: Path) -> None:
 def test_on_loopback_the_name_must_be_this_machines(tmp_path: Path, host: str, status: int) -> None:
     async def ask(caller: aiohttp.ClientSession) -> None:
         answer = await caller.get("/", headers={"Host": host})
-        assert answer.status == status and ("test rows" in await answer.text()) == (status == 200)
+        assert answer.status == status and ("Accuracy 92.2%" in await answer.text()) == (status == 200)
 
     served(leave(tmp_path / "run"), ask)
 
@@ -181,7 +181,7 @@ def test_a_browser_keeps_its_readers_state(tmp_path: Path, monkeypatch: pytest.M
             so_far(folder, 9)
             (folder / "config.yaml").write_text("\n".join(f"line{number}: 1" for number in range(99)))
             wait_for(browser, "!!document.querySelector('#configuration')")
-            browser.value("document.querySelector('#accuracy-and-loss summary').click()")
+            browser.value("document.querySelector('#quality-and-loss-over-the-run summary').click()")
             browser.value("document.querySelector('input[value=bytes]').click()")
             browser.value("document.querySelector('#configuration summary').click()")
             browser.value("document.querySelector('#configuration pre').scrollTop = 70")
@@ -190,8 +190,8 @@ def test_a_browser_keeps_its_readers_state(tmp_path: Path, monkeypatch: pytest.M
             before = browser.value("document.querySelector('#traffic').getBoundingClientRect().top")
             so_far(folder, 99)
             (folder / "config.yaml").open("a").write("\nlast: 1")
-            wait_for(browser, "document.querySelector('#opening').textContent.includes('after 6 rounds')")
-            assert browser.value("document.querySelector('#accuracy-and-loss details').open")
+            wait_for(browser, "document.querySelector('#opening').textContent.includes(', 6 rounds in 9.5 s')")
+            assert browser.value("document.querySelector('#quality-and-loss-over-the-run details').open")
             assert browser.value("document.activeElement.value") == "bytes"
             assert browser.value("document.querySelector('[data-axis=bytes]').offsetHeight") > 0
             assert browser.value("document.querySelector('[data-axis=round]').offsetHeight") == 0
@@ -220,7 +220,7 @@ def test_a_reader_can_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             so_far(tmp_path / "run", 99)
             assert browser.value(f"new Promise((done) => setTimeout(() => done({asked}), 500))") == count
             browser.value("document.querySelector('.live button').click()")
-            wait_for(browser, "document.querySelector('#opening').textContent.includes('after 6 rounds')")
+            wait_for(browser, "document.querySelector('#opening').textContent.includes(', 6 rounds in 9.5 s')")
     finally:
         served_page.close()
 
@@ -247,4 +247,4 @@ def test_up_serves_its_page_and_leaves_it(tmp_path: Path) -> None:
     output = finish(again)
     assert again.returncode == 0 and "dashboard: http://127.0.0.1:" in output, output
     rounds = json.loads((out / "summary.json").read_text())["rounds"]
-    assert f"after {rounds} rounds" in (out / "report.html").read_text()
+    assert f", {rounds} rounds in " in (out / "report.html").read_text()

@@ -1,4 +1,4 @@
-"""The report's section on the threshold: the rule, its results, and the curves over all thresholds."""
+"""The report's pictures of the threshold: the rule, its results, and the curves over all thresholds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from colonnade.reports.decision import decision_rows
 from colonnade.reports.records.run import read_run
-from colonnade.reports.run_page.thresholds import thresholds
+from colonnade.reports.run_page.page import write_page
 from colonnade.server.training.metrics import decision
 from tests.cli.read.reports import leave, summary
 
@@ -28,21 +28,29 @@ def found(made: decision.Decision = COST, **changed: Any) -> dict[str, Any]:
     )  # fmt: skip
 
 
+def thresholds(folder: Path) -> str:
+    """The figures over the threshold, as HTML; "" if there are none."""
+    parts = write_page([read_run(folder)]).read_text().split("<figure")
+    return "".join(part for part in parts if "ver the threshold</figcaption>" in part)
+
+
 def test_it_draws_what_every_threshold_comes_to_and_marks_the_chosen_one(tmp_path: Path) -> None:
-    said = thresholds(read_run(leave(tmp_path / "run", found())))
+    said = thresholds(leave(tmp_path / "run", found()))
     assert said.count("<polyline") == 4 and "<title>Cost of a row over the threshold</title>" in said
-    assert said.count(">0.25</text>") == 2 and "at the threshold in use, 0.25: precision" in said  # seen and heard
+    assert said.count(">0.25 in use</text>") == 2 and "at the threshold in use, 0.25: precision" in said  # seen, heard
     assert "0.25, in use" in said and "chosen on these rows" in said
-    assert "&lt;yes&gt;" in said and "<yes>" not in said
-    assert "the least cost on 200 validation rows (false positive 1, false negative 9)" in said
-    without = thresholds(read_run(leave(tmp_path / "f1", found(decision.Decision(0.4, "f1", None, None, 40, 200)))))
+    whole = (tmp_path / "run" / "report.html").read_text()
+    assert "&lt;yes&gt;" in whole and "<yes>" not in whole and "Confusion matrix at the threshold in use" in whole
+    assert "the least cost on 200 validation rows (false positive 1, false negative 9)" in whole
+    without = thresholds(leave(tmp_path / "f1", found(decision.Decision(0.4, "f1", None, None, 40, 200))))
     assert without.count("<polyline") == 3 and "Cost of a row" not in without
 
 
 def test_a_given_threshold_is_drawn_over_the_test_rows_and_none_has_no_section(tmp_path: Path) -> None:
-    said = thresholds(read_run(leave(tmp_path / "run", found(decision.Decision(0.3, "at")))))
-    assert "comes to on the test rows" in said and "flatter" not in said and "as configured" in said
-    assert thresholds(read_run(leave(tmp_path / "none", summary()))) == ""
+    said = thresholds(leave(tmp_path / "run", found(decision.Decision(0.3, "at"))))
+    assert "comes to on the test rows" in said and "flatter" not in said
+    assert "as configured" in (tmp_path / "run" / "report.html").read_text()
+    assert thresholds(leave(tmp_path / "none", summary())) == ""
 
 
 @pytest.mark.parametrize(
@@ -54,9 +62,9 @@ def test_a_given_threshold_is_drawn_over_the_test_rows_and_none_has_no_section(t
     ],
 )  # fmt: skip
 def test_what_was_altered_is_left_out(tmp_path: Path, key: str, value: Any) -> None:
-    run = read_run(leave(tmp_path / "run", {**found(), key: value}))
-    said = thresholds(run)
-    assert "<svg" not in said and ("<h2" in said) == (key == "details")
+    """A rule that is no rule leaves the default one, of which the curves are."""
+    said = thresholds(leave(tmp_path / "run", {**found(), key: value}))
+    assert ("0.5 in use" in said) if key == "decision" else said == ""
 
 
 def test_the_words_say_both_thresholds() -> None:

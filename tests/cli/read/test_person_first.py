@@ -32,7 +32,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.parametrize("where", ["check", "simulate", "card", "report"])
 def test_a_persons_epsilon_is_the_first(outputs: dict[str, str], where: str) -> None:
     person = json.loads(outputs["summary"])["person"]["epsilon"]
-    text = " ".join(outputs[where].split())
+    text = " ".join(outputs[where].lower().split())
     first = re.search(r"epsilon ([\d.]+\d)", text)
     assert first is not None and float(first[1]) == pytest.approx(person, abs=0.006), text[:400]
     assert 0 <= text.find("a person at all 4 parties: epsilon") < text.find("one party alone: epsilon")

@@ -8,7 +8,13 @@ const wire = (root) => {
     });
   }
   for (const picture of root.querySelectorAll("svg.curves")) {
-    const said = picture.closest("figure").querySelector(".said");
+    let said = picture.parentElement.querySelector(":scope > .said"); // values under the pointer
+    if (!said) {
+      said = document.createElement("p");
+      said.className = "said";
+      said.ariaHidden = "true";
+      picture.after(said);
+    }
     const curves = [...picture.querySelectorAll("polyline[data-x]")].map((line) => ({
       name: line.querySelector("title").textContent,
       places: line.getAttribute("points").split(" ").map((point) => parseFloat(point)),
