@@ -26,7 +26,8 @@ _METRICS = {
     "gain": "positive class's rows in the top decile", "baseline_accuracy": "accuracy of always the commonest class",
     "rmse": "RMSE", "mae": "MAE", "r2": "R2", "baseline_rmse": "RMSE of always the mean",
 }  # fmt: skip
-_MOST, _PAIRS = 30, 15  # classes of a heat map, and pairs that are shown instead
+_MOST, _TABLE = 30, 10  # classes of a heat map, and of a table beside it
+_PAIRS = 15  # that are shown instead
 _SHARE = (0.0, 1.0)
 _TENTHS = [number / 10 for number in range(11)]
 _DASHES = ("", "7 3", "2 3")
@@ -80,8 +81,8 @@ def _confused(counts: list[list[int]], names: Sequence[str], of: str) -> Iterato
     said = f"{percent(right / total)} of the rows lie on the diagonal; the stronger a colour, the more of its line."
     if len(counts) <= _MOST:
         picture = heat_map(counts, named, title=f"Confusion matrix{of}")
-        yield _figure(f"Confusion matrix{of}", picture, said, wide=len(counts) > 12,
-                      table=_matrix(counts, named))  # fmt: skip
+        table = _matrix(counts, named) if len(counts) <= _TABLE else None  # the picture has the numbers too
+        yield _figure(f"Confusion matrix{of}", picture, said, wide=len(counts) > _TABLE, table=table)
         return
     pairs = sorted(
         ((line[said_as], true, said_as) for true, line in enumerate(counts) for said_as in range(len(line))
@@ -94,7 +95,7 @@ def _confused(counts: list[list[int]], names: Sequence[str], of: str) -> Iterato
 
 def _matrix(counts: list[list[int]], names: Sequence[str]) -> dict[str, Any]:
     rows = [(f"true {name}", *line) for name, line in zip(names, counts, strict=True)]
-    return {"heads": ("", *(f"said {name}" for name in names)), "rows": rows, "caption": "Rows by true and said class"}
+    return {"heads": ("true, said", *names), "rows": rows, "caption": "Rows by true and said class"}
 
 
 def ranking(points: Any, share: float | None, positive: str | None) -> Iterator[Figure]:

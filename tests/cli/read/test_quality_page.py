@@ -145,7 +145,7 @@ def test_all_classes_are_shown_or_the_pairs_that_are_confused_most(shown: Show, 
     made = shown(metrics=METRICS, details={"test": {"confusion": counts}})
     if classes <= 30:
         picture = figure(made, "Confusion matrix")
-        assert picture.count("<rect") == classes**2 and len(Page(made).cells("true 7")[0]) == classes + 1
+        assert picture.count("<rect") == classes**2 and ">9</text>" in picture
     else:
         rows = [row for row in Page(made).rows if "taken for" in row[0]]
         assert [row[0] for row in rows] == ["7 taken for 2", "0 taken for 1"] and rows[0][-1] == "9 of 12"
