@@ -41,7 +41,7 @@ _UNFINISHED = "The run has not ended: it goes on, or its server was killed. This
 
 
 @dataclass(frozen=True)
-class Result:
+class Reached:
     """The value that a run is judged by, of the model that it keeps.
 
     Args:
@@ -69,7 +69,7 @@ def say(metric: str, value: float) -> str:
     return percent(value) if value > 0.99 else f"{100 * value:.3g}%"
 
 
-def result_of(run: RecordedRun) -> Result | None:
+def result_of(run: RecordedRun) -> Reached | None:
     """On test rows, else on validation rows; None if nothing was measured."""
     said = run.summary
     best = best_of_stopped(said)
@@ -78,7 +78,7 @@ def result_of(run: RecordedRun) -> Result | None:
         for metric in filter(None, (measure_of(said), "accuracy", "rmse")):
             if is_number(value := measured.get(f"{part}_{metric}")):
                 round = None if best is None else best["round"]
-                return Result(part, metric, float(value), _chance(said, part, metric), round)
+                return Reached(part, metric, float(value), _chance(said, part, metric), round)
     return None
 
 
@@ -124,7 +124,7 @@ def _of_all(run: RecordedRun) -> str:
     return f" of {planned}" if planned else ""
 
 
-def _rows(run: RecordedRun, result: Result) -> str:
+def _rows(run: RecordedRun, result: Reached) -> str:
     part = _PARTS[result.part]
     count = rows_of(run.summary).get(part)
     many = f"{count:,} " if count else ""

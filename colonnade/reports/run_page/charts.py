@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from colonnade.reports.html.markup import Html
 from colonnade.reports.html.page import fragment
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.records.trace import EVALUATED, Measured
-from colonnade.reports.words import amount, counted, listed, percent, seconds
+from colonnade.reports.words import amount, counted, percent, seconds
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -52,35 +52,27 @@ class _Line:
     colour: int
 
 
-def charts(runs: Mapping[str, RecordedRun]) -> Html:
-    """Charts of a run, with its numbers as a table; of several runs one line each."""
-    drawn = {key: found for key in _SAID if (found := list(_lines(runs, key)))}
-    virtual = all(run.virtual for run in runs.values())
+def charts(run: RecordedRun) -> Html:
+    """Charts of a run, with its numbers as a table."""
+    drawn = {key: found for key in _SAID if (found := _lines(run, key))}
     measured = [at for lines in drawn.values() for line in lines for at in line.measured]
     ways = [way for way in _WAYS if way.key == "round" or any(way.take(at) > 0 for at in measured)]
     values = {
-        "ways": [{"key": way.key, "name": _named(way, virtual)} for way in ways],
-        "figures": [_figure(key, lines, ways, runs, virtual) for key, lines in drawn.items()],
-        "notes": list(_notes(runs)),
-        "tables": [table for name, run in runs.items() if (table := _numbers(name, run, alone=len(runs) == 1))],
+        "ways": [{"key": way.key, "name": _named(way, run)} for way in ways],
+        "figures": [_figure(run, key, lines, ways) for key, lines in drawn.items()],
+        "notes": list(_notes(run)),
+        "table": _numbers(run),
     }
     return fragment("curves.html", values, beside=TEMPLATES)
 
 
-def _named(way: _Way, virtual: bool) -> str:
-    return "bytes of tensors" if virtual and way.key == "bytes" else way.name
+def _named(way: _Way, run: RecordedRun) -> str:
+    return "bytes of tensors" if run.virtual and way.key == "bytes" else way.name
 
 
-def _lines(runs: Mapping[str, RecordedRun], what: str) -> Any:
-    for number, (name, run) in enumerate(runs.items(), 1):
-        of_parts = {part: found for part in _PARTS if (found := run.trace.series.get(f"{part}_{what}"))}
-        if len(runs) > 1:  # one line a run; training losses would hide the rest
-            for judged in [part for part in ("val", "test") if part in of_parts][:1]:
-                yield _Line(f"{name}, {_PARTS[judged]}", thin(of_parts[judged], _value), (), number)
-            continue
-        for colour, (part, word) in enumerate(_PARTS.items(), 1):
-            if part in of_parts:
-                yield _smoothed(word, of_parts[part], colour)
+def _lines(run: RecordedRun, what: str) -> list[_Line]:
+    of_parts = {part: run.trace.series.get(f"{part}_{what}") for part in _PARTS}
+    return [_smoothed(_PARTS[part], found, colour) for colour, (part, found) in enumerate(of_parts.items(), 1) if found]
 
 
 def _smoothed(name: str, measured: list[Measured], colour: int) -> _Line:
@@ -97,12 +89,10 @@ def _value(at: Measured) -> float:
     return at.value
 
 
-def _figure(
-    key: str, lines: Sequence[_Line], ways: Sequence[_Way], runs: Mapping[str, RecordedRun], virtual: bool
-) -> dict[str, Any]:
+def _figure(run: RecordedRun, key: str, lines: Sequence[_Line], ways: Sequence[_Way]) -> dict[str, Any]:
     title, say = _SAID[key]
     span = _span([at.value for line in lines for at in (*line.measured, *line.raw)], share=key in _SHARES)
-    about = "; ".join(_said(line, say) for line in lines[:12])
+    about = "; ".join(_said(line, say) for line in lines)
     pictures = []
     for way in ways:
         trends = [
@@ -110,10 +100,9 @@ def _figure(
                   raw=[(way.take(at), at.value) for at in line.raw])
             for line in lines
         ]  # fmt: skip
-        marks = _marks(next(iter(runs.values())), key, way) if len(runs) == 1 else []
         picture = line_chart(
-            trends, Axis(_named(way, virtual), way.say, _reach(lines, way)), Axis("", say, span),
-            title=f"{title} against {_named(way, virtual)}", about=about, marks=marks,
+            trends, Axis(_named(way, run), way.say, _reach(lines, way)), Axis("", say, span),
+            title=f"{title} against {_named(way, run)}", about=about, marks=_marks(run, key, way),
         )  # fmt: skip
         pictures.append({"key": way.key, "chart": picture})
     alone = f", {lines[0].name}" if len(lines) == 1 else ""
@@ -153,32 +142,31 @@ def _span(values: Sequence[float], *, share: bool) -> tuple[float, float]:
     return max(low, 0.0), min(high, 1.0)
 
 
-def _notes(runs: Mapping[str, RecordedRun]) -> Any:
-    if any(len(values) >= _SMOOTHED for run in runs.values() for values in run.trace.series.values()):
+def _notes(run: RecordedRun) -> Iterator[str]:
+    if any(len(values) >= _SMOOTHED for values in run.trace.series.values()):
         yield "Of long curves every stretch is drawn by its lowest and its highest value, or by its mean."
-    for name, run in runs.items():
-        if run.trace.lost:
-            yield f"{name}: {counted(run.trace.lost, 'value')} were no number and are left out."
-        if run.clock.starts > 1:
-            away = seconds(run.clock.paused)
-            yield f"{name} was started {run.clock.starts} times; the {away} between are not in its seconds."
-    if virtual := [name for name, run in runs.items() if run.virtual]:
-        yield f"Simulated ({listed(virtual)}): seconds are those of the delays alone, bytes those of the tensors."
+    if run.trace.lost:
+        yield f"{counted(run.trace.lost, 'value')} were no number and are left out."
+    if run.clock.starts > 1:
+        away = seconds(run.clock.paused)
+        yield f"The run was started {run.clock.starts} times; the {away} between are not in its seconds."
+    if run.virtual:
+        yield "The run was simulated: seconds are those of the delays alone, bytes those of the tensors."
 
 
-def _numbers(name: str, run: RecordedRun, *, alone: bool) -> dict[str, Any] | None:
-    keys = [key for key in EVALUATED if run.trace.series[key]] or ["train_loss"]
-    kept = {at.round: at for key in keys for at in thin(run.trace.series[key], _value, _ROWS)}
-    shown = [key for key in (*EVALUATED, "train_loss") if run.trace.series[key]]
-    values = {key: {at.round: at.value for at in run.trace.series[key]} for key in shown}
+def _numbers(run: RecordedRun) -> dict[str, Any] | None:
+    series = run.trace.series
+    keys = [key for key in EVALUATED if series[key]] or ["train_loss"]
+    kept = {at.round: at for key in keys for at in thin(series[key], _value, _ROWS)}
+    shown = [key for key in (*EVALUATED, "train_loss") if series[key]]
+    values = {key: {at.round: at.value for at in series[key]} for key in shown}
     rows = [
         [str(round), seconds(at.seconds), amount(at.bytes) if at.bytes else "-",
          *(_cell(key, values[key].get(round)) for key in shown)]
         for round, at in sorted(kept.items())
     ]  # fmt: skip
     heads = ["round", "time", "tensors" if run.virtual else "on the wire", *(_head(key) for key in shown)]
-    title = "These numbers as a table" if alone else f"{name} as a table"
-    return {"title": title, "caption": f"{name}, by round", "heads": heads, "rows": rows} if rows else None
+    return {"heads": heads, "rows": rows} if rows else None
 
 
 def _head(key: str) -> str:

@@ -86,7 +86,7 @@ def _opening(run: RecordedRun) -> dict[str, Any]:
         "described": described(run),
         "notes": notes(run),
         "cards": cards(run),
-        "charts": charts({run.name: run}),
+        "charts": charts(run),
     }
 
 

@@ -21,7 +21,7 @@ from colonnade.reports.console.screen import Screen
 from colonnade.reports.console.summary import show_summary
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.about import headline
-from colonnade.reports.run_page.comparison import comparison
+from colonnade.reports.run_page.comparison import comparison_page
 from colonnade.simulation.folder import simulate_in
 from tests.cli.read.reports import leave
 
@@ -93,13 +93,13 @@ def test_the_final_table_puts_the_best_round_first(found: dict[str, Any], folder
 
 
 def test_a_comparison_has_the_best_rounds_number(found: dict[str, Any], folder: Path) -> None:
-    made = comparison({"run": read_run(folder)})
+    made = comparison_page([read_run(folder)])
     assert rmse(found["best"]["test_rmse"]) in made and rmse(found["metrics"]["test_rmse"]) not in made
 
 
 def test_numbers_are_printed_without_powers_of_ten(found: dict[str, Any], folder: Path) -> None:
     run = read_run(folder)
-    pages = (markdown(run), headline(run), comparison({"run": run}), table_of(folder), found["stopped"])
+    pages = (markdown(run), headline(run), comparison_page([run]), table_of(folder), found["stopped"])
     assert [PLAIN.findall(page) for page in pages] == [[]] * len(pages)
     assert score_words({"val_rmse": 57_770.4}) == "RMSE 57,770"
 

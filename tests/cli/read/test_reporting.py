@@ -60,7 +60,7 @@ def test_no_point_falls_out_of_a_picture(values: list[float], losses: list[float
     events = [EVENTS[0], *(evaluated(number, "validation", value, 1.0) for number, value in enumerate(values, 1)),
               *(round_of(number, loss) for number, loss in enumerate(losses, 1))]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        made = Page(charts({"run": read_run(leave(Path(folder) / "run", events=events))}))
+        made = Page(charts(read_run(leave(Path(folder) / "run", events=events))))
     lengths = [len(line) for line in made.lines("round")]
     assert lengths == [len(values), len(values), *([len(losses)] if losses else [])]
 
