@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.run.numbers import plain
 from colonnade.reports.console.progress import JUDGED
 
 SHARES = ("accuracy", "balanced_accuracy", "auc", "average_precision", "f1", "r2", "ks", "gain")
@@ -61,7 +62,7 @@ class Measure:
             return "-"
         if "accuracy" in self.metric:
             return f"{100 * value:.1f} %"
-        return f"{value:.3f}" if self.metric in SHARES and abs(value) < _HUGE else f"{value:.4g}"
+        return f"{value:.3f}" if self.metric in SHARES and abs(value) < _HUGE else plain(value)
 
     def said(self, found: Estimate | None) -> str:
         """The value with half of its 95 % interval: `0.912 ± 0.008`."""
