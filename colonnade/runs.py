@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from colonnade.reports.console.live import shown
 from colonnade.reports.console.progress import Progress
 from colonnade.reports.console.screen import Screen
 from colonnade.reports.console.screen import out as out_screen
+from colonnade.reports.html.page import in_notebook
 from colonnade.reports.records.run import RecordedRun, read_run
 from colonnade.reports.run_page.page import short_page, write_page
 from colonnade.server.prediction.terms import Absent, PredictionTerms
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from colonnade.launcher.configuration import ConfigLike
     from colonnade.launcher.watch import Ended
+    from colonnade.reports.explanation.explanation import Explanation
 
 
 OnEvent = Callable[[dict[str, Any]], None]
@@ -125,32 +126,21 @@ class Run:
         with private_files():
             return write_card(self.folder, None if out is None else Path(out)).markdown
 
-    def explain(self, out: str | Path | None = None, *, sigma: float = 1.0) -> pa.Table:
+    def explain(self, out: str | Path | None = None, *, sigma: float = 1.0) -> Explanation:
         """Measures how much each party of a finished run matters; writes explain.html and explain.json too.
 
         Args:
             out: folder of these files; by default the run's own.
             sigma: standard deviation of the noise, in units of the scaled features.
 
-        Returns:
-            A row a party, sorted by the loss of accuracy without it, largest first. `norm` is that of the head's
-            weights on the party, `growth` its ratio to the norm before the first round; both are null without such a
-            head, and neither is a ranking. `noised` and `missing` are the accuracies (fractions) with noise on the
-            party's features, and with the mean of its outputs in place of every row's; with unequal classes they are
-            AUCs (two classes) or balanced accuracies (more), in a regression R2s. Of a forest `missing` is with the
-            party's answers shuffled, `gain` the share of its splits in the gain of all, and the others are null;
-            of shape functions `missing` alone is given.
-
         Raises:
             InputError: the run has not ended, or its protocol cannot be explained.
         """
+        from colonnade.reports.explanation.explanation import Explanation  # noqa: PLC0415
         from colonnade.reports.explanation.write import write_explanation  # noqa: PLC0415
 
         with torch_defaults(), private_files():
-            found = write_explanation(self.folder, None if out is None else Path(out), sigma).found.ranked
-        numbers = ("norm", "growth", "noised", "missing", "gain")
-        rows = [{"party": party.name, **{key: getattr(party, key) for key in numbers}} for party in found]
-        return _table(rows, **dict.fromkeys(numbers, "float64"))
+            return Explanation(write_explanation(self.folder, None if out is None else Path(out), sigma))
 
     def predict(
         self,
@@ -225,9 +215,8 @@ class Run:
             return _finished(federation.relaunch(processes, self.folder, changes, options))
 
     def _repr_html_(self) -> str:
-        """The report's summary and curves, for notebooks."""
-        page = short_page(self._read())
-        return f'<iframe srcdoc="{escape(page)}" style="width: 100%; height: 44em; border: 0"></iframe>'
+        """The first screen of the report, for notebooks."""
+        return in_notebook(short_page(self._read()))
 
     def __repr__(self) -> str:
         return f"<colonnade.Run {self.folder}: {self.protocol}, {self.status}>"

@@ -6,11 +6,13 @@ import _thread
 import asyncio
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +59,7 @@ def test_tables_from_memory_come_to_a_model(simulated: colonnade.Run) -> None:
     assert simulated.metrics["test_auc"] > 0.8  # type: ignore[operator]
     assert simulated.ledger("bank")["kind"].to_pylist()[0] != ""
     assert simulated.report().exists() and simulated.card().exists()
-    assert simulated.explain()["party"].to_pylist() in (["bank", "clinic"], ["clinic", "bank"])
+    assert simulated.explain().table["party"].to_pylist() in (["bank", "clinic"], ["clinic", "bank"])
 
 
 @pytest.mark.processes
@@ -442,4 +444,6 @@ def test_what_a_run_that_ended_cannot_do_is_refused(simulated: colonnade.Run) ->
             simulated.predict(ids)
     with pytest.raises(ColonnadeError, match="another configuration"):
         simulated.resume(sets=("federation.batch=32",))
-    assert "srcdoc" in simulated._repr_html_() and "<script" not in simulated._repr_html_()
+    shown, page = simulated._repr_html_(), simulated.report().read_text()
+    said = re.findall('<p class="headline">(.*?)</p>', page)
+    assert len(said) == 1 and said[0] in unescape(shown) and "<script" not in shown

@@ -29,7 +29,7 @@ from colonnade.reports.html.page import render
 from colonnade.reports.words import amount
 from colonnade.server.training.trees.score_sum import ScoreSum
 
-TEMPLATES = Path(__file__).parent / "templates"
+_TEMPLATES = Path(__file__).parent / "templates"
 
 _TOLD, _UNTOLD = 1, 6  # colours
 _NOISED = "with noise on the party's columns"
@@ -58,7 +58,7 @@ def html(trained: Trained, found: Findings, maps: Maps | None) -> str:
     columns = columns_of(found)
     rows = [(party.name, str(rank), *(say(party) for _, say in columns)) for rank, party in enumerate(found.ranked, 1)]
     values: dict[str, Any] = {
-        **first_screen(trained, found),
+        **_first_screen(trained, found),
         "sentences": sentences(trained, found),
         "head": ("party", "rank", *(name for name, _ in columns)),
         "rows": rows,
@@ -70,11 +70,16 @@ def html(trained: Trained, found: Findings, maps: Maps | None) -> str:
         "sigma": f"{found.sigma:g}",
         "maps": [] if maps is None else _maps(trained, maps),
     }
-    return render("explanation.html", values, beside=TEMPLATES)
+    return render("explanation.html", values, beside=_TEMPLATES)
 
 
-def first_screen(trained: Trained, found: Findings) -> dict[str, Any]:
-    """Headline, cards and first chart, which a notebook shows too."""
+def short_html(trained: Trained, found: Findings) -> str:
+    """The first screen alone, for notebooks."""
+    return render("explanation_first.html", _first_screen(trained, found), beside=_TEMPLATES)
+
+
+def _first_screen(trained: Trained, found: Findings) -> dict[str, Any]:
+    """Headline, cards and first chart."""
     return {
         "title": f"{trained.config.federation.id}: how much each party matters",
         "said": headline(found),

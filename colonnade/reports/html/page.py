@@ -7,6 +7,7 @@ import re
 from base64 import b64encode
 from collections.abc import Sequence
 from functools import lru_cache
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,12 @@ def render(
 def fragment(template: str, values: dict[str, Any], *, beside: Path) -> Html:
     """Returns a part of a page, for notebooks or for a page that is put together in Python."""
     return Html(_environment((beside, _OWN)).get_template(template).render(values))
+
+
+def in_notebook(page: str) -> str:
+    """A page in a frame of its own, as high as its content: no style passes its border in either direction."""
+    fit = "this.style.height = this.contentDocument.documentElement.scrollHeight + 'px'"
+    return f'<iframe srcdoc="{escape(page)}" onload="{fit}" style="width: 100%; height: 40em; border: 0"></iframe>'
 
 
 def tile(title: str, value: str, *lines: str, tone: str = "") -> dict[str, Any]:

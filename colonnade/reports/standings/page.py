@@ -9,7 +9,7 @@ from typing import Any
 
 from colonnade.reports.html.charts import Axis, Bar, Dot, row_chart, scatter_chart
 from colonnade.reports.html.markup import Html
-from colonnade.reports.html.page import fragment, render
+from colonnade.reports.html.page import in_notebook, render
 from colonnade.reports.standings.choice import Choice, beside, choose, rows_words
 from colonnade.reports.standings.contender import Contender, Estimate, Measure
 from colonnade.reports.words import amount, seconds
@@ -86,8 +86,8 @@ class ComparisonPage:
         return render("comparison.html", {**self._content(), "title": self.title}, beside=_TEMPLATES)
 
     def fragment(self) -> str:
-        """Headline and table, for notebooks."""
-        return str(fragment("standings.html", self._content(), beside=_TEMPLATES))
+        """The first screen, for notebooks."""
+        return in_notebook(render("standings.html", {**self._content(), "title": self.title}, beside=_TEMPLATES))
 
     def _content(self) -> dict[str, Any]:
         choice, full = self.choice, self.values.full()

@@ -394,7 +394,7 @@ def test_a_party_of_mere_noise_is_last_whatever_its_scale(tmp_path: Path, scale:
         "every_party": {"data": {"key": "case"}}, "parties": {"noise": {"data": {"scale": scale}}},
     }  # fmt: skip
     run = simulate(tree, {"server": pd.DataFrame({"case": keys, "target": y}), **tables}, out=tmp_path / "run")
-    table = run.explain().to_pylist()
+    table = run.explain().table.to_pylist()
     found = json.loads((tmp_path / "run" / "explain.json").read_text())
     lost = {name: party["drop_missing"] for name, party in found["parties"].items()}
     growth = {name: party["growth"] for name, party in found["parties"].items()}
