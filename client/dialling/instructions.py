@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from colonnade.common.conversation.control import Close, Item, Open, Save, Statement
+from colonnade.common.conversation.control import Close, Item, Open, Relayed, Save
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError, FloodError, PartyLost
 
-# Statements of one party per session, and per round opened here: a slow party is not told of all rounds.
+# Relayed statements of one party per session, and per round opened here: a slow party is not told of all rounds.
 _STATEMENTS, _STATEMENTS_A_ROUND = 1024, 4
 
 
@@ -75,11 +75,11 @@ class Instructions:
                     raise ContractError(SERVER, "Open", "round", f"more than {self._newest}", str(round))
                 self._newest, self._opened = round, True
                 self._opens += 1
-            case Statement():
-                self._statements += 1
+            case Relayed(parties=authors):
+                self._statements += max(1, len(authors))
                 most = self._parties * (_STATEMENTS + _STATEMENTS_A_ROUND * self._opens)
                 if self._statements > most:
-                    raise FloodError(SERVER, "Statement", "", f"at most {most} so far", f"{self._statements}")
+                    raise FloodError(SERVER, "Relayed", "", f"at most {most} so far", f"{self._statements}")
             case Save():
                 self._check_save(item)
             case Close():

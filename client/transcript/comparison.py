@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 from colonnade.client.transcript.statement import WindowStatement, is_in, rows
@@ -30,8 +31,16 @@ class OwnRecord:
 
 
 @dataclass
-class OtherParty:
-    name: str
+class OtherParties:
+    """Parties that have stated the same in this session, so that they are compared once.
+
+    Args:
+        names: theirs.
+        begun: the round that the session continues after.
+        next: number of their next statement; None before the first.
+    """
+
+    names: list[str] = field(compare=False)
     begun: int
     next: int | None = None
     session: int = 0
@@ -43,6 +52,17 @@ class OtherParty:
 
     def __post_init__(self) -> None:
         self.last = self.begun
+
+    @property
+    def name(self) -> str:
+        return self.names[0]
+
+    def part(self, names: Collection[str]) -> OtherParties:
+        """Takes some of the parties out: these have stated something else, or first."""
+        self.names = [name for name in self.names if name not in names]
+        parted = deepcopy(self)
+        parted.names = list(names)
+        return parted
 
     def take(self, statement: WindowStatement) -> None:
         for name, rounds in statement.entries.items():

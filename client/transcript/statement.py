@@ -44,7 +44,7 @@ class WindowStatement:
         content = {
             "number": self.number, "final": self.final, "told": dict(self.told), "last": self.last,
             "opened": [list(row) for row in self.opened],
-            "entries": {name: dict(rounds) for name, rounds in self.entries.items()},
+            "entries": {name: dict(sorted(rounds.items())) for name, rounds in sorted(self.entries.items())},
             "receipts": dict(self.receipts), "salt": dict(self.salt),
         }  # fmt: skip
         return json.dumps(content, separators=(",", ":")).encode()

@@ -10,14 +10,14 @@ import os
 from collections.abc import Callable, Collection
 from typing import Any
 
-from colonnade.client.transcript.comparison import OtherParty, OwnRecord
+from colonnade.client.transcript.comparison import OtherParties, OwnRecord
 from colonnade.client.transcript.entries import ToldEntry, entry_of, salt_key, salted
 from colonnade.client.transcript.receipts import Receipts
 from colonnade.client.transcript.statement import WindowStatement, rows, signed
 from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.contract import Contract
-from colonnade.common.conversation.control import Item, Open, Statement
+from colonnade.common.conversation.control import Item, Open, Relayed, Statement
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.relay import LARGEST
 from colonnade.common.crypto.pki.identity import Identity
@@ -73,8 +73,9 @@ class PartyTranscript:
         self._every, self._in_step = federation.transcript.every, in_step
         self._send, self._report, self._fail = send, report, fail
         self._exact = form_of(federation.compress.down) == AS_IS
-        names = tuple(other for other in there or federation.names if other != name)
-        self._others = {other: OtherParty(other, session.round) for other in names if self._every}
+        names = [other for other in there or federation.names if other != name] if self._every else []
+        self._groups = [OtherParties(names, session.round)] if names else []
+        self._others = {other: group for group in self._groups for other in group.names}
         self._told: dict[str, Any] = {**session.told(), "offers": ""}
         self._verifiers: dict[tuple[str, bytes], Verifier] = {}
         self._own, self._noted = OwnRecord(last=session.round), dict[tuple[str, int], ToldEntry]()
@@ -92,17 +93,15 @@ class PartyTranscript:
     def inward(self, deliver: Callable[[Item], None]) -> Callable[[Item], None]:
         """Wraps the delivery of items: statements are taken out, others noted and passed on."""
         if not self._others:
-            return lambda item: None if isinstance(item, Statement) else deliver(item)
+            return lambda item: None if isinstance(item, Relayed) else deliver(item)
 
         def receive(item: Item) -> None:
-            if isinstance(item, Statement):
-                self._guard(lambda: self._hear(item))
+            try:
+                self._guard(lambda: self._hear(item) if isinstance(item, Relayed) else self._note(item))
+            except ContractError as wrong:
+                self._fail(wrong)
             else:
-                try:
-                    self._guard(lambda: self._note(item))
-                except ContractError as second:
-                    self._fail(second)
-                else:
+                if not isinstance(item, Relayed):
                     deliver(item)
 
         return receive
@@ -137,10 +136,10 @@ class PartyTranscript:
             await self._wait(lambda: self._salt is not None, until, gone)
         if self._found is None and self._salt is not None:
             self._guard(lambda: self._flush(final=True))
-            await self._wait(lambda: all(other.final for other in self._others.values()), until, gone)
+            await self._wait(lambda: all(other.final for other in self._groups), until, gone)
         if self._found is not None:
             raise self._found
-        for other in self._others.values():
+        for other in self._groups:
             if not other.final:
                 self._withheld(other, f"final statement, of rounds {other.last + 1} to {self._newest}")
         if self._found is not None:
@@ -179,7 +178,7 @@ class PartyTranscript:
             self._flush()
         self._own.opened.append(round)
         if self._in_step:
-            for other in self._others.values():
+            for other in self._groups:
                 if other.last < round - 1 - self._every - _SLACK:
                     self._withheld(other, f"statement of rounds {other.last + 1} to {other.last + self._every}")
 
@@ -209,14 +208,14 @@ class PartyTranscript:
         self._own.last = last
         self._state(final=final, entries=entries, opened=opened, receipts=self.receipts.state())
         self._forget()
-        for other in self._others.values():
+        for other in self._groups:
             other.compare(self._own, in_step=self._in_step)
 
     def _forget(self) -> None:
         before = self._newest - max(_KEPT * self._every, _LEAST_KEPT)
         self._own.forget(before)
         self.receipts.forget(before)
-        for other in self._others.values():
+        for other in self._groups:
             other.forget(before)
 
     def _state(self, *, final: bool = False, **content: Any) -> None:
@@ -227,14 +226,63 @@ class PartyTranscript:
         signature = self._signer.sign(signed(self._name, body))
         self._send(Statement("", body, self._signer.certificate, signature))
 
-    def _hear(self, said: Statement) -> None:
-        if (other := self._others.get(said.party)) is None:
-            raise self._unusable(said.party[:80], "one of another party than those of the roster")
-        if len(said.body) > LARGEST:
-            raise self._unusable(other.name, f"one of {len(said.body)} bytes")
-        self._verify(other.name, said)
+    def _hear(self, relayed: Relayed) -> None:
+        """Takes statements. Parties whose statements have been equal so far, and still are, are compared together.
+
+        Raises:
+            ContractError: the server says of a statement not whose it is, or not who has signed it.
+            TranscriptError: a statement differs, or is no party's.
+        """
         try:
-            stated = WindowStatement.decode(said.body)
+            statements = relayed.statements()
+        except ValueError as torn:
+            raise ContractError(SERVER, "Relayed", "", "a party, a place and a signature of each", str(torn)) from None
+        heard, together = set[str](), dict[bytes, list[str]]()
+        for said in statements:
+            if said.party == self._name:
+                continue  # we know it
+            if said.party not in self._others:
+                raise self._unusable(said.party[:80], "one of another party than those of the roster")
+            if len(said.body) > LARGEST:
+                raise self._unusable(said.party, f"one of {len(said.body)} bytes")
+            self._verify(said.party, said)
+            if said.party in heard:  # its next one
+                self._take(together)
+                heard, together = set(), {}
+            heard.add(said.party)
+            together.setdefault(said.body, []).append(said.party)
+        self._take(together)
+
+    def _take(self, together: dict[bytes, list[str]]) -> None:
+        """Takes statements of different parties, by body."""
+        for body, names in together.items():
+            parts: dict[int, list[str]] = {}
+            for name in names:
+                parts.setdefault(id(self._others[name]), []).append(name)
+            for some in parts.values():
+                other = self._others[some[0]]
+                if len(some) < len(other.names):
+                    other = other.part(some)
+                    self._groups.append(other)
+                    self._others.update(dict.fromkeys(some, other))
+                self._hear_from(other, body)
+        self._join()
+        self._changed.set()
+
+    def _join(self) -> None:
+        """Makes one of parties that have stated the same, but not in the same frame."""
+        joined: list[OtherParties] = []
+        for other in self._groups:
+            if (same := next((one for one in joined if one == other), None)) is None:
+                joined.append(other)
+            else:
+                same.names += other.names
+                self._others.update(dict.fromkeys(other.names, same))
+        self._groups = joined
+
+    def _hear_from(self, other: OtherParties, body: bytes) -> None:
+        try:
+            stated = WindowStatement.decode(body)
         except ValueError as bad:
             raise self._unusable(other.name, f"one that cannot be read ({bad})") from None
         self._refuse_other_beginning(other, stated)
@@ -243,19 +291,16 @@ class PartyTranscript:
         if other.next is None and stated.number and self._federation.absence == "rollback":
             raise self._out_of_order(other, stated.number)
         other.next = stated.number + 1
-        if stated.salt and other.name == self._federation.names[0] and not self._salt:
-            self._take_salt(other.name, stated.salt.get(self._name, ""))
-        self._compare(other, stated)
-        self._changed.set()
-
-    def _compare(self, other: OtherParty, stated: WindowStatement) -> None:
+        if stated.salt and self._federation.names[0] in other.names and not self._salt:
+            self._take_salt(self._federation.names[0], stated.salt.get(self._name, ""))
         other.take(stated)
         other.compare(self._own, in_step=self._in_step)
-        try:
-            for dropped in self.receipts.compare(other.name, stated.receipts):
-                self._report(dropped, False)
-        except (ValueError, KeyError):
-            raise self._unusable(other.name, "one whose receipts cannot be read") from None
+        for name in other.names if stated.receipts else ():
+            try:
+                for dropped in self.receipts.compare(name, stated.receipts):
+                    self._report(dropped, False)
+            except (ValueError, KeyError):
+                raise self._unusable(name, "one whose receipts cannot be read") from None
         self._flush_if_due()
 
     def _take_salt(self, first: str, box: str) -> None:
@@ -286,7 +331,7 @@ class PartyTranscript:
         except ForgedError as forged:
             raise self._unusable(other, f"one that was altered ({forged})") from None
 
-    def _refuse_other_beginning(self, other: OtherParty, stated: WindowStatement) -> None:
+    def _refuse_other_beginning(self, other: OtherParties, stated: WindowStatement) -> None:
         """Compares the beginnings. A party that came back has a newer session, and its own round."""
         told, own = stated.told, self._told
         common = tuple(part for part in own if part != "offers" or (own[part] and told.get(part)))
@@ -302,29 +347,29 @@ class PartyTranscript:
             raise self._unusable(other.name, f"one of session {session} after one of session {other.session}")
         other.begin_again(session, stated.last)
 
-    def _out_of_order(self, other: OtherParty, number: int) -> TranscriptError:
+    def _out_of_order(self, other: OtherParties, number: int) -> TranscriptError:
         expected = other.next or 0
         if number < expected:
             return self._unusable(other.name, f"number {number} again")
-        return self._missing(other, f"statement number {expected}, and has relayed number {number}")
+        return self._missing(other.name, f"statement number {expected}, and has relayed number {number}")
 
     def _unusable(self, other: str, what: str) -> TranscriptError:
         text = f"the server has relayed as a statement of {other} {what}"
         return TranscriptError(text, other=other, part="statement", round=self._newest)
 
-    def _missing(self, other: OtherParty, what: str) -> TranscriptError:
-        hint = _WITHHELD.format(other=other.name)
-        text = f"the server has not relayed {other.name}'s {what}"
-        return TranscriptError(text, other=other.name, part="statement", round=self._newest, hint=hint)
+    def _missing(self, name: str, what: str) -> TranscriptError:
+        text = f"the server has not relayed {name}'s {what}"
+        hint = _WITHHELD.format(other=name)
+        return TranscriptError(text, other=name, part="statement", round=self._newest, hint=hint)
 
-    def _withheld(self, other: OtherParty, what: str) -> None:
-        """Fails if every party is in step; otherwise warns once, because the party may be slow or away."""
-        error = self._missing(other, what)
+    def _withheld(self, other: OtherParties, what: str) -> None:
+        """Fails if every party is in step; otherwise warns once of each, because it may be slow or away."""
         if self._in_step:
-            self._find(error)
-        elif other.name not in self._warned:
-            self._warned.add(other.name)
-            self._report(error, False)
+            self._find(self._missing(other.name, what))
+            return
+        for name in [name for name in other.names if name not in self._warned]:
+            self._warned.add(name)
+            self._report(self._missing(name, what), False)
 
     def _guard(self, work: Callable[[], object]) -> None:
         if self._found is not None:

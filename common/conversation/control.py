@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from colonnade.common.messaging.message import Message
@@ -35,10 +36,10 @@ class Save:
 
 @dataclass(frozen=True)
 class Statement:
-    """In both directions: what a party was told and received, for every other party; the server passes it on unread.
+    """Party to server: what a party was told and received, for every other party; the server passes it on unread.
 
     Args:
-        party: the author; set by the server from the connection.
+        party: the author, which the server knows from the connection; empty on the wire.
         body: client/transcript/statement.py.
         certificate: the party's, PEM; empty on loopback without TLS.
         signature: over party and body; empty likewise.
@@ -50,5 +51,40 @@ class Statement:
     signature: bytes = b""
 
 
-Control = Open | Close | Save | Statement
+@dataclass(frozen=True)
+class Relayed:
+    """Server to party: statements of all parties, each body once.
+
+    Args:
+        bodies: different ones.
+        parties: the author of every statement.
+        places: of every statement's body among `bodies`.
+        certificates, signatures: of every statement.
+    """
+
+    bodies: tuple[bytes, ...] = ()
+    parties: tuple[str, ...] = ()
+    places: tuple[int, ...] = ()
+    certificates: tuple[bytes, ...] = ()
+    signatures: tuple[bytes, ...] = ()
+
+    @classmethod
+    def of(cls, statements: Iterable[Statement]) -> Relayed:
+        """These statements, in their order."""
+        found = tuple(statements)
+        place = {body: number for number, body in enumerate(dict.fromkeys(each.body for each in found))}
+        return cls(
+            tuple(place), tuple(each.party for each in found), tuple(place[each.body] for each in found),
+            tuple(each.certificate for each in found), tuple(each.signature for each in found),
+        )  # fmt: skip
+
+    def statements(self) -> tuple[Statement, ...]:
+        """The statements in their order. Raises ValueError if there is not one of everything for each."""
+        each = zip(self.parties, self.places, self.certificates, self.signatures, strict=True)
+        if not all(0 <= place < len(self.bodies) for place in self.places):
+            raise ValueError(f"a statement's place among {len(self.bodies)} bodies is none of these")
+        return tuple(Statement(party, self.bodies[place], *signed) for party, place, *signed in each)
+
+
+Control = Open | Close | Save | Statement | Relayed
 Item = Message | Control

@@ -19,12 +19,12 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.capacity import AHEAD, Capacity, Unlimited, bound
-from colonnade.common.conversation.control import Close, Item, Open, Save, Statement
+from colonnade.common.conversation.control import Close, Item, Open, Relayed, Save, Statement
 from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.conversation.relay import Relay
 from colonnade.common.conversation.responses import ResponseCollector, Responses
@@ -137,10 +137,15 @@ class Link(Capacity):
         self.given_up = save.round
         self._carry(save)
 
-    def pass_on(self, statement: Statement) -> None:
-        """Server only: passes on what another party states, unless the peer is lost."""
-        if self.mailbox.fault([self.peer]) is None:
-            self._carry(statement)
+    @property
+    def lost(self) -> bool:
+        """True if the peer is gone, or at fault."""
+        return self.mailbox.fault([self.peer]) is not None
+
+    def pass_on(self, relayed: Relayed) -> None:
+        """Server only: passes on what parties state, unless the peer is lost."""
+        if not self.lost:
+            self._carry(relayed)
 
     def renew(self, carry: Carrier) -> None:
         """Transport only: replaces the connection of a peer that is back; its earlier messages are discarded."""
@@ -219,6 +224,8 @@ class Link(Capacity):
                 self.mailbox.ring()
             case Statement():
                 self.on_statement(item)
+            case Relayed():
+                pass  # a party's transcript has taken them
             case _:
                 self._accept(item)
 
@@ -304,6 +311,9 @@ class Cohort(Mapping[str, Link]):
         on_round: called at the beginning of every round.
         between: awaited with its number after every round, when the server has no exchange in progress.
         enough: returns True if the rounds are to end early.
+
+    Attributes:
+        relay: of the parties' statements.
     """
 
     def __init__(
@@ -316,8 +326,9 @@ class Cohort(Mapping[str, Link]):
     ) -> None:
         self._links, self._mailbox = dict(links), mailbox
         self._on_round, self._between, self._enough = on_round, between, enough
+        self.relay = Relay(self._links)
         for party, link in self._links.items():
-            link.on_statement = Relay(party, self._links)
+            link.on_statement = partial(self.relay.take, party)
 
     def __getitem__(self, party: str) -> Link:
         return self._links[party]
@@ -340,11 +351,13 @@ class Cohort(Mapping[str, Link]):
             if self._enough():
                 break
             self._on_round(round)
+            self.relay.pass_on()
             for link in self._links.values():
                 link.open(round)
             yield round
             if self._between is not None:
                 await self._between(round)
+        self.relay.pass_on()
         for link in self._links.values():
             link.close()
 

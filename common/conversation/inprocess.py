@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from colonnade.common.conversation.capacity import Bounded, Capacity, Unlimited, bound
-from colonnade.common.conversation.control import Item, Statement
+from colonnade.common.conversation.control import Item, Relayed, Statement
 from colonnade.common.conversation.conversation import SERVER, Cohort, Link
 from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.conversation.membership import Begin, Hello, Parcel
@@ -196,7 +196,7 @@ class MemoryConnection(Bounded):
 
     def _send(self, parcel: Parcel) -> None:
         loop = asyncio.get_running_loop()
-        if isinstance(parcel, Statement):  # they travel beside the rounds, and take no time
+        if isinstance(parcel, Statement | Relayed):  # they travel beside the rounds, and take no time
             loop.call_soon(self._hand, parcel, self.session)
             return
         delay, now = self._delay(parcel) if isinstance(parcel, Item) else 0.0, loop.time()

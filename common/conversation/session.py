@@ -42,9 +42,9 @@ class Stage(Enum):
 
 MESSAGE: Final = "Message"
 LOST: Final = "lost"
-FROM_PARTY: Final = frozenset({"Hello", "Saved", "Spent"})
-FROM_SERVER: Final = frozenset({"Welcome", "Refusal", "Begin", "Rewind", "Open", "Close", "Save"})
-FROM_EITHER: Final = frozenset({MESSAGE, "Statement", "Failure", "Farewell"})
+FROM_PARTY: Final = frozenset({"Hello", "Saved", "Spent", "Statement"})
+FROM_SERVER: Final = frozenset({"Welcome", "Refusal", "Begin", "Rewind", "Open", "Close", "Save", "Relayed"})
+FROM_EITHER: Final = frozenset({MESSAGE, "Failure", "Farewell"})
 
 UNNUMBERED: Final = frozenset({"Failure"})
 """Parcels that may bear no session's number within a session: those of a party that has not read its Begin yet."""
@@ -85,13 +85,13 @@ HEARS: Table = {
         _S.GREETED: {_S.JOINED: "Welcome", _S.OVER: "Refusal Failure lost"},
         _S.JOINED: {_S.RUNNING: "Begin", _S.OVER: "Farewell Refusal Failure lost"},
         _S.RUNNING: {
-            _S.RUNNING: "Message Statement Open Save", _S.CLOSED: "Close", _S.STOPPED: "Rewind",
+            _S.RUNNING: "Message Relayed Open Save", _S.CLOSED: "Close", _S.STOPPED: "Rewind",
             _S.OVER: "Farewell Refusal Failure lost",
         },
         _S.CLOSED: {
-            _S.CLOSED: "Message Statement", _S.DONE: "Farewell", _S.STOPPED: "Rewind", _S.OVER: "Refusal Failure lost",
+            _S.CLOSED: "Message Relayed", _S.DONE: "Farewell", _S.STOPPED: "Rewind", _S.OVER: "Refusal Failure lost",
         },
-        _S.DONE: {_S.DONE: "Statement lost"},  # the others' last statements
+        _S.DONE: {_S.DONE: "Relayed lost"},  # the others' last statements
         _S.STOPPED: {_S.OVER: "Farewell Refusal Failure lost"},
         _S.RETURNED: {_S.RUNNING: "Begin", _S.OVER: "Farewell Refusal Failure lost"},
         _S.OVER: {_S.OVER: "lost"},
@@ -105,13 +105,13 @@ SAYS: Table = {
         _S.GREETED: {_S.JOINED: "Welcome", _S.OVER: "Refusal"},
         _S.JOINED: {_S.RUNNING: "Begin", _S.JOINED: "Failure", _S.OVER: "Refusal Farewell"},
         _S.RUNNING: {
-            _S.RUNNING: "Message Statement Open Save Failure Farewell", _S.CLOSED: "Close", _S.STOPPED: "Rewind",
+            _S.RUNNING: "Message Relayed Open Save Failure Farewell", _S.CLOSED: "Close", _S.STOPPED: "Rewind",
             _S.OVER: "Refusal",
         },
         _S.CLOSED: {
-            _S.CLOSED: "Message Statement Failure Farewell", _S.STOPPED: "Rewind", _S.OVER: "Refusal",
+            _S.CLOSED: "Message Relayed Failure Farewell", _S.STOPPED: "Rewind", _S.OVER: "Refusal",
         },
-        _S.DONE: {_S.DONE: "Message Statement Failure Farewell", _S.STOPPED: "Rewind", _S.OVER: "Refusal"},
+        _S.DONE: {_S.DONE: "Message Relayed Failure Farewell", _S.STOPPED: "Rewind", _S.OVER: "Refusal"},
         _S.STOPPED: {_S.STOPPED: "Failure Farewell", _S.OVER: "Refusal"},
         _S.RETURNED: {_S.RUNNING: "Begin", _S.RETURNED: "Failure Farewell", _S.OVER: "Refusal"},
         _S.OVER: {_S.OVER: "Failure Farewell"},

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from typing import Any
 
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
 
-from colonnade.common.conversation.control import Close, Open, Save, Statement
+from colonnade.common.conversation.control import Close, Open, Relayed, Save, Statement
 from colonnade.common.conversation.membership import (
     Begin,
     Failure,
@@ -43,6 +42,7 @@ _PLAIN: dict[type, type[ProtoMessage]] = {
     Spent: federation_pb2.Spent,
     Rewind: federation_pb2.Rewind,
     Statement: federation_pb2.Statement,
+    Relayed: federation_pb2.Relayed,
 }
 BODY = {field.name.capitalize(): field.number for field in federation_pb2.Parcel.DESCRIPTOR.fields}
 NAME_AT = {number: name for name, number in BODY.items()}
@@ -70,7 +70,7 @@ def pack(parcel: Parcel, session: int, codec: Codec) -> bytes:
         letter += nested(_LETTER_BODY, codec.encode(parcel))
         body = nested(BODY["Letter"], letter)
     else:
-        plain = _PLAIN[type(parcel)](**asdict(parcel)).SerializeToString()
+        plain = _PLAIN[type(parcel)](**vars(parcel)).SerializeToString()
         body = nested(BODY[type(parcel).__name__], [plain])
     return b"".join([tag(SESSION, VARINT), varint(session), *nested(PARCELS, body)])
 

@@ -18,6 +18,7 @@ from colonnade.common.conversation.compression import Compressor
 from colonnade.common.conversation.control import Save, Statement
 from colonnade.common.conversation.conversation import Cohort, Link
 from colonnade.common.conversation.mailbox import Mailbox
+from colonnade.common.conversation.relay import Relay
 from colonnade.common.conversation.session import ENDED, TAKING_PART, Stage
 from colonnade.common.conversation.stream import Stream
 from colonnade.common.data.draws import Draws, SecretDraws
@@ -77,6 +78,7 @@ class Hub:
         self.phases = Phases(COMPUTING, WAITING, EVALUATION, CHECKPOINT)  # of the server side
         self._mailbox = Mailbox(self._late, self.phases)
         self._links: dict[str, Link] = {}
+        self._relay = Relay({})
         self._names = federation.names  # of the parties that take part
         self._failure: Exception | None = None
         self._away: dict[str, float] = {}
@@ -148,6 +150,7 @@ class Hub:
         round = common_round({"the server": held, **everyones}, committed)
         before, self.session = self.session, self._numbers.after(self.session)
         self._mailbox.abandon()
+        self._relay.stop()
         self._mailbox = Mailbox(self._late, self.phases)
         self._away.clear()
         self._put_out.clear()
@@ -159,11 +162,14 @@ class Hub:
         if before or round:
             self._telemetry.event("resume", round=round, session=self.session)
         self.round = round
-        return Cohort(self._links, self._mailbox, self._round_opens, between, enough), round
+        cohort = Cohort(self._links, self._mailbox, self._round_opens, between, enough)
+        self._relay = cohort.relay
+        return cohort, round
 
     def rewind(self, reason: str) -> None:
         """Makes every participant stop and say Hello again. Parties that arrived meanwhile are waiting already."""
         self._mailbox.abandon()
+        self._relay.stop()
         for party, member in self.members.items():
             if party in self._links:
                 member.say(said.Rewind(reason))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from colonnade.common.conversation.control import Relayed
 from colonnade.common.conversation.conversation import Carrier, Link
 
 
@@ -19,10 +20,13 @@ def bypass(link: Link, item: Any) -> None:
 
 
 def replace_each(link: Link, by: Callable[[Any], Iterable[Any]]) -> None:
-    """Has the other end receive these items in the place of each."""
+    """Has the other end receive these items in the place of each, and of each relayed statement."""
 
     def around(carry: Carrier) -> Carrier:
         def carried(item: Any) -> None:
+            if isinstance(item, Relayed):
+                carry(Relayed.of([one for said in item.statements() for one in by(said)]))
+                return
             for one in by(item):
                 carry(one)
 

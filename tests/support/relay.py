@@ -17,7 +17,7 @@ from colonnade.client.dialling.dialer import Membership
 from colonnade.client.privacy.egress import ways_out
 from colonnade.common.alignment.messages import all_kinds
 from colonnade.common.contracts.registry import CONTRACTS
-from colonnade.common.conversation.control import Item, Open, Save, Statement
+from colonnade.common.conversation.control import Item, Open, Relayed, Save
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.membership import Begin, Parcel, Refusal, Rewind
 from colonnade.common.messaging.message import Kinds, Message, PartyMessage, TensorSpec, schema
@@ -308,8 +308,10 @@ class _Watch:
                 self._begun.pop(peer, None)
             case Save(keep=keep):
                 self._committed = max(self._committed, keep)
-            case Statement(party=party, body=body) if peer != SERVER and (party, body) not in self._relay.stated:
-                self._wrong(f"the server relayed to {peer} as {party}'s a statement that it has not sent")
+            case Relayed() if peer != SERVER:
+                for said in parcel.statements():
+                    if (said.party, said.body) not in self._relay.stated:
+                        self._wrong(f"the server relayed to {peer} as {said.party}'s a statement that it has not sent")
 
     def delivered(self, link: Link, item: Item) -> None:
         what = f"{type(item).__name__} from {link.peer}"

@@ -90,7 +90,7 @@ class Line:
             here = Phase.READY if kind == "Begin" else Phase.HANDSHAKE
             self.phase = Phase.REWIND if self._back else here
             self._opened, self._back = False, self._back and kind != "Begin"
-        elif kind == "Statement":
+        elif kind in ("Statement", "Relayed"):
             pass
         elif kind in _PHASES and not (self._answered and _PHASES[kind] is Phase.SETS):
             self.phase = _PHASES[kind]

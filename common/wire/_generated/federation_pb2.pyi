@@ -15,7 +15,7 @@ class Frame(_message.Message):
     def __init__(self, session: _Optional[int] = ..., parcels: _Optional[_Iterable[_Union[Parcel, _Mapping]]] = ...) -> None: ...
 
 class Parcel(_message.Message):
-    __slots__ = ("hello", "welcome", "refusal", "begin", "open", "close", "letter", "farewell", "failure", "save", "saved", "rewind", "spent", "statement")
+    __slots__ = ("hello", "welcome", "refusal", "begin", "open", "close", "letter", "farewell", "failure", "save", "saved", "rewind", "spent", "statement", "relayed")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
@@ -30,6 +30,7 @@ class Parcel(_message.Message):
     REWIND_FIELD_NUMBER: _ClassVar[int]
     SPENT_FIELD_NUMBER: _ClassVar[int]
     STATEMENT_FIELD_NUMBER: _ClassVar[int]
+    RELAYED_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     welcome: Welcome
     refusal: Refusal
@@ -44,7 +45,8 @@ class Parcel(_message.Message):
     rewind: Rewind
     spent: Spent
     statement: Statement
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., begin: _Optional[_Union[Begin, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., letter: _Optional[_Union[Letter, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., saved: _Optional[_Union[Saved, _Mapping]] = ..., rewind: _Optional[_Union[Rewind, _Mapping]] = ..., spent: _Optional[_Union[Spent, _Mapping]] = ..., statement: _Optional[_Union[Statement, _Mapping]] = ...) -> None: ...
+    relayed: Relayed
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., begin: _Optional[_Union[Begin, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., letter: _Optional[_Union[Letter, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., saved: _Optional[_Union[Saved, _Mapping]] = ..., rewind: _Optional[_Union[Rewind, _Mapping]] = ..., spent: _Optional[_Union[Spent, _Mapping]] = ..., statement: _Optional[_Union[Statement, _Mapping]] = ..., relayed: _Optional[_Union[Relayed, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("party", "federation", "version", "wire", "config", "rows", "official_test", "run", "held", "aligned")
@@ -152,6 +154,20 @@ class Statement(_message.Message):
     certificate: bytes
     signature: bytes
     def __init__(self, party: _Optional[str] = ..., body: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class Relayed(_message.Message):
+    __slots__ = ("bodies", "parties", "places", "certificates", "signatures")
+    BODIES_FIELD_NUMBER: _ClassVar[int]
+    PARTIES_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATES_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURES_FIELD_NUMBER: _ClassVar[int]
+    bodies: _containers.RepeatedScalarFieldContainer[bytes]
+    parties: _containers.RepeatedScalarFieldContainer[str]
+    places: _containers.RepeatedScalarFieldContainer[int]
+    certificates: _containers.RepeatedScalarFieldContainer[bytes]
+    signatures: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, bodies: _Optional[_Iterable[bytes]] = ..., parties: _Optional[_Iterable[str]] = ..., places: _Optional[_Iterable[int]] = ..., certificates: _Optional[_Iterable[bytes]] = ..., signatures: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Rewind(_message.Message):
     __slots__ = ("reason",)

@@ -49,7 +49,7 @@ PROTOCOLS: Mapping[str, tuple[Mapping[str, Any], int]] = {
 """Protocols, and the number of scripts that every run tries."""
 SETS = ("federation.checkpoint.rounds=1", "federation.transcript.every=2", "federation.batch=256")
 LAST = f"round-{ROUNDS:08}"
-DOWN = ("Welcome", "Begin", "Open", "Statement", "Save", "Close", "Farewell", "Rewind", "Refusal", "Failure")
+DOWN = ("Welcome", "Begin", "Open", "Relayed", "Save", "Close", "Farewell", "Rewind", "Refusal", "Failure")
 UP = ("Hello", "Statement", "Saved", "Farewell", "Failure")
 
 

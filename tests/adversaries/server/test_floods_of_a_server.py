@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 
 from colonnade.client.member import sessions
-from colonnade.common.conversation.control import Open, Save, Statement
+from colonnade.common.conversation.control import Open, Relayed, Save, Statement
 from colonnade.common.conversation.membership import Begin, Hello, Parcel, Rewind, Welcome
 from colonnade.common.errors import ContractError
 from colonnade.common.protocols.split import Embedding
@@ -29,7 +29,7 @@ FLOODS: dict[str, tuple[Callable[[ServerPuppet], Parcel | bytes], str]] = {
     "rewinds": (lambda line: Rewind("again"), "server sent Rewind: expected Begin or Farewell, got it out of turn"),
     "welcomes": (lambda line: Welcome(), "server sent Welcome: expected"),
     "sessions": (lambda line: Begin(9, run="run1"), "server sent Begin: expected"),
-    "statements": (lambda line: Statement("party2", b"{}"), "server sent Statement: expected at most 41"),
+    "statements": (lambda line: Relayed.of([Statement("party2", b"{}")]), "server sent Relayed: expected at most 41"),
     "gradients of the round before": (lambda line: gradient(1), "server sent Gradient: expected at most 256 that are"),
     "empty frames": (lambda line: b"", "server sent a frame: expected at most 4096 frames that are empty"),
     "frames of another session": (
@@ -61,7 +61,7 @@ async def test_frames_of_another_session_are_bounded_in_bytes_too(tmp_path: Path
     with scripted(tmp_path) as server, patch.object(connection, "IDLE_LARGEST", 1):
         party, line = await server.begun()
         await line.round(1)
-        one = pack(Statement("party2", bytes(40_000)), 77, line.codec)
+        one = pack(Relayed.of([Statement("party2", bytes(40_000))]), 77, line.codec)
         for _ in range(100):
             line.send_bytes(one)
         assert "or of another session, got more than 1 MB" in str(await server.error(party))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from colonnade.common.conversation.control import Close, Open, Statement
+from colonnade.common.conversation.control import Close, Open, Relayed, Statement
 from colonnade.common.conversation.membership import (
     Begin,
     Failure,
@@ -207,7 +207,10 @@ async def test_a_round_is_opened_once_and_in_order(tmp_path: Path, numbers: tupl
         assert str(await there.error(party)) == text
 
 
-@pytest.mark.parametrize("parcel", [Open(5), Close(), Begin(9, run="run1"), Statement("party2", b"{}")], ids=str)
+RELAYED = Relayed.of([Statement("party2", b"{}")])
+
+
+@pytest.mark.parametrize("parcel", [Open(5), Close(), Begin(9, run="run1"), RELAYED, Statement()], ids=str)
 async def test_after_the_close_only_statements_come(tmp_path: Path, parcel: Parcel) -> None:
     with scripted(tmp_path) as there:
         party, line = await there.begun()
@@ -217,5 +220,5 @@ async def test_after_the_close_only_statements_come(tmp_path: Path, parcel: Parc
         before = there.files()
         line.send(Close(), parcel, Farewell())
         error = await there.error(party)
-        assert error is None if isinstance(parcel, Statement) else isinstance(error, ContractError)
+        assert error is None if isinstance(parcel, Relayed) else isinstance(error, ContractError)
         assert there.files() == before

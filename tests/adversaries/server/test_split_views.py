@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,8 @@ import torch
 from colonnade.client.member.pin import Pin
 from colonnade.client.transcript.entries import entry_of, salt_key, salted
 from colonnade.common.aggregation.messages import Members
-from colonnade.common.conversation.control import Item, Open, Save, Statement
-from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.control import Item, Open, Relayed, Save, Statement
+from colonnade.common.conversation.conversation import Carrier, Cohort
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import ContractError, EnvironmentFault
 from colonnade.common.protocols.fedvs import Bundle, Gradient
@@ -29,7 +31,7 @@ from colonnade.common.run.json_lines import read_lines
 from colonnade.simulation.files import RunFiles
 from colonnade.simulation.outcome import Outcome
 from tests.adversaries.server.test_new_run_number import agreed, two_checkpoints
-from tests.support.altered_lines import replace_each
+from tests.support.altered_lines import replace_each, wrap
 from tests.support.federation import config, federate
 from tests.support.lying_server import Liar, lying
 
@@ -220,6 +222,31 @@ def test_altered_statements_are_found(alter: Callable[[Statement], Statement], t
 
     with pytest.raises(TranscriptError, match=text):
         told(lie)
+
+
+def frames(parties: int) -> int:
+    """Frames of statements that each party of a run receives."""
+    counts = Counter[str]()
+
+    def counting(name: str, carry: Carrier) -> Carrier:
+        def carried(item: Item) -> None:
+            counts[name] += isinstance(item, Relayed)
+            carry(item)
+
+        return carried
+
+    def count(cohort: Cohort) -> None:
+        for name, link in cohort.items():
+            wrap(link, partial(counting, name))
+
+    cfg = config(PROTOCOLS["clear"], *ROUNDS, f"federation.parties={parties}")
+    assert federate(cfg, on_cohort=count).status == "completed"
+    assert len(counts) == parties and len(set(counts.values())) == 1
+    return counts["party1"]
+
+
+def test_statements_of_more_parties_take_no_more_frames_for_each() -> None:
+    assert frames(3) == frames(8) == 5  # at the beginning, after three windows, and at the end
 
 
 # Boxes.

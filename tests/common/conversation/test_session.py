@@ -8,7 +8,7 @@ from collections import deque
 import pytest
 import torch
 
-from colonnade.common.conversation.control import Close, Open, Save, Statement
+from colonnade.common.conversation.control import Close, Open, Relayed, Save, Statement
 from colonnade.common.conversation.membership import (
     Begin,
     Failure,
@@ -38,7 +38,7 @@ from colonnade.common.wire.frame import BODY
 
 PARCELS = (
     Hello("ada", "test", "1"), Welcome(), Refusal("no"), Begin(1), Rewind(), Saved(1), Spent(1.0), Farewell(),
-    Failure("", "it has failed"), Open(1), Close(), Save(1), Statement(), Embedding(1, torch.zeros(1, 1)),
+    Failure("", "it has failed"), Open(1), Close(), Save(1), Statement(), Relayed(), Embedding(1, torch.zeros(1, 1)),
 )  # fmt: skip
 LOST = PartyAway("ada", "the connection was closed")
 OF_EVENT: dict[str, object] = {event_of(one): one for one in (*PARCELS, LOST)}

@@ -164,7 +164,7 @@ def text(number: int, value: bytes) -> bytes:
         (wrapped(text(5, b""), text(6, b"")), "a frame: expected one message in a parcel, got 2 fields"),
         (wrapped(tag(5, VARINT) + b"\x01"), "a frame: expected one message in a parcel, got 1 fields"),
         (wrapped(tag(7, EIGHT_BYTES) + b"8 bytes."), "a frame: expected one message in a parcel, got 1 fields"),
-        (wrapped(text(15, b"")), "a frame: expected a known parcel, got field 15"),
+        (wrapped(text(16, b"")), "a frame: expected a known parcel, got field 16"),
         (wrapped(text(5, b"\xff")), "a frame: expected a Open, got what protobuf cannot read"),
         (wrapped(text(1, text(1, b"\xff\xfe"))), "a frame: expected a Hello, got what protobuf cannot read"),
         (letter(text(1, b"Embedding"), text(1, b"Embedding")), "a frame: expected one kind and one body in a letter"),
