@@ -91,6 +91,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "afe": Benchmark(afe.main, 1),
     "scaling": Benchmark(scaling.main, 1),
     "processes": Benchmark(processes.main, 1),
+    "many": Benchmark(processes.many, 4),
     "python": Benchmark(processes.python, 1),
     "shares": Benchmark(shares.main, 1),
     "stragglers": Benchmark(processes.stragglers, 4),

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -37,16 +38,21 @@ def start() -> list[Figure]:
     ]
 
 
-def memory(process: subprocess.Popen[bytes], out: Path, rounds: int) -> float:
-    """Mean proportional bytes (PSS) of the parties except the smallest, after `rounds` rounds."""
+def memory(process: subprocess.Popen[bytes], out: Path, rounds: int, of: str = "pss") -> float:
+    """Mean bytes of the parties except the smallest, after `rounds` rounds: proportional (pss), or private (uss)."""
+    _server, parties = _members(process, out, rounds)
+    sizes = sorted(int(getattr(party.memory_full_info(), of)) for party in parties)
+    return sum(sizes[1:]) / len(sizes[1:])
+
+
+def _members(process: subprocess.Popen[bytes], out: Path, rounds: int) -> tuple[psutil.Process, list[psutil.Process]]:
+    """The server and the parties, after `rounds` rounds."""
     while _rounds(out / "events.jsonl") < rounds:
         if process.poll() is not None:
             raise SystemExit(f"the run ended with exit code {process.returncode} before round {rounds}")
         time.sleep(0.2)
-    fork_server = psutil.Process(process.pid).children()[0]
-    parties = fork_server.children()[1:]  # the first is the server
-    sizes = sorted(int(party.memory_full_info().pss) for party in parties)
-    return sum(sizes[1:]) / len(sizes[1:])
+    server, *parties = psutil.Process(process.pid).children()[0].children()  # of the fork server
+    return server, parties
 
 
 def _rounds(events: Path) -> int:
@@ -81,6 +87,49 @@ def _among(setting: Setting, folder: Path) -> list[Figure]:
         Figure(f"{who}, a split round", 1e3 * seconds, None, "ms", 1e3 * alone, "the same in one process, no wire"),
         Figure(f"{who}, proportional memory of one", beyond / 1e6, None, "MB"),
     ]
+
+
+MANY = (10, 30, 100)
+ANSWERS = 6000  # of all parties in a run
+
+
+def many() -> list[Figure]:
+    """Ten, thirty and a hundred parties as processes: private memory of each, and the server's processor time."""
+    with tempfile.TemporaryDirectory() as scratch:
+        write(Path(scratch))
+        first, *more = [_served(Setting("split", parties), Path(scratch)) for parties in MANY]
+    figures = [Figure(f"{first.parties} parties, the server's time a round", first.milliseconds, None, "ms")]
+    for one in more:
+        linear = first.milliseconds * one.parties / first.parties
+        what, floor = f"{one.parties} parties, the server's time a round", f"of {first.parties} parties, by number"
+        figures.append(Figure(what, one.milliseconds, 1.25, "ms", linear, floor))
+    private = f"{more[-1].parties} parties, private memory of one beyond the first"
+    return [*figures, Figure(private, more[-1].megabytes, 55.0, "MB")]
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server's processor time in a round, and the private memory of a party beyond the first."""
+
+    parties: int
+    milliseconds: float
+    megabytes: float
+
+
+def _served(setting: Setting, folder: Path) -> Served:
+    file, rounds = folder / "run.yaml", ANSWERS // setting.parties
+    tree = setting.tree(rounds)
+    tree["federation"]["timeouts"] = {"away": 600}  # a hundred processes begin on few cores
+    file.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    with started(str(file)) as (process, out):
+        private, spent = memory(process, out, rounds // 10, "uss"), []
+        for reached in (rounds // 2, 9 * rounds // 10):
+            times = _members(process, out, reached)[0].cpu_times()
+            spent.append((times.user + times.system, _rounds(out / "events.jsonl")))
+        if process.wait():
+            raise SystemExit(f"{setting.parties} parties: exit code {process.returncode}")
+    (before, first), (after, last) = spent
+    return Served(setting.parties, 1e3 * (after - before) / (last - first), private / 1e6)
 
 
 EXPERIMENT = "vimadmm/stragglers.yaml"
