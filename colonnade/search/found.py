@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from colonnade.reports.html.markup import written
+from colonnade.reports.html.page import fragment
 from colonnade.search.metrics import SearchMetric
 from colonnade.search.space import Tree
 from colonnade.search.study import TrialRecord, TrialStore
@@ -72,16 +72,18 @@ class Search:
         return " ".join(self.best_settings)
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{record.number}</td><td>{record.state}</td><td>{value_words(record.value)}</td>"
-            f"<td>{written(' '.join(record.settings))}</td></tr>"
+        said = f"Search in {self.folder}: {self.metric} {self.best_value:.4f} with {self.words}"
+        rows = [
+            (record.number, record.state, value_words(record.value), " ".join(record.settings))
             for record in ranked(self._store.records(), self._store.goal)[:10]
-        )
-        return (
-            f"<p>Search in {written(str(self.folder))}: {written(self.metric)} <b>{self.best_value:.4f}</b> with "
-            f"{written(self.words)}</p><table><tr><th>trial</th><th>state</th><th>{written(self.metric)}</th>"
-            f"<th>settings</th></tr>{rows}</table>"
-        )
+        ]
+        return rows_fragment(said, ("trial", "state", self.metric, "settings"), rows)
+
+
+def rows_fragment(said: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A sentence and a table as HTML, for notebooks."""
+    content = {"said": said, "head": head, "rows": rows}
+    return str(fragment("rows.html", content, beside=Path(__file__).parent / "pages" / "templates"))
 
 
 def ranked(records: Sequence[TrialRecord], goal: SearchMetric) -> list[TrialRecord]:

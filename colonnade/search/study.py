@@ -40,6 +40,7 @@ class TrialRecord:
         evaluations: number reported.
         seconds: of computing; None if unknown.
         reason: of a failure, or "".
+        error: standard error of the value on these rows; None if unknown.
     """
 
     number: int
@@ -50,6 +51,7 @@ class TrialRecord:
     evaluations: int
     seconds: float | None
     reason: str
+    error: float | None = None
 
 
 @dataclass
@@ -102,6 +104,12 @@ class TrialStore:
         """Queues the file's own values as the first trial of a new study."""
         if own and not self._all():
             self.study.enqueue_trial(dict(own), skip_if_exists=True)
+
+    def first(self, own: Mapping[str, Any]) -> TrialRecord | None:
+        """The first completed trial with these values of all keys; None if there is none."""
+        wanted = {one.key: one.value(own[one.key]) for one in self.space if one.key in own}
+        done = (one for one in self.records() if one.state == "complete" and len(wanted) == len(self.space))
+        return next((one for one in done if one.values == wanted), None)
 
     def ask(self, trials: int) -> Asked | None:
         """Returns the next trial, or None if `trials` have ended or are running.
@@ -183,6 +191,7 @@ class TrialStore:
             len(steps),
             about.get("seconds"),
             str(about.get(_REASON, "")),
+            about.get("error"),
         )
 
 

@@ -36,7 +36,7 @@ from colonnade.search.found import Search, as_csv, looked
 from colonnade.search.metrics import SearchMetric, search_metric
 from colonnade.search.pages.lines import Lines
 from colonnade.search.pages.privacy import is_private
-from colonnade.search.pages.tune_page import TunePage
+from colonnade.search.pages.tune_page import TunePage, gain_words
 from colonnade.search.simulated import Task, failure
 from colonnade.search.space import Searched, Tree, applied, check_space, own_values, read_space, without_space
 from colonnade.search.study import PRUNERS, Asked, TrialStore, commonest, load_optuna, masked, open_store
@@ -203,7 +203,14 @@ class _Loop:
         self.lines.ended(asked)
 
     def _tell(self, asked: Asked, result: Result, value: float) -> None:
-        about = {"seconds": result.seconds, "round": result.round, "rounds": result.rounds, "payload": result.payload}
+        error = result.validation_errors.get(self.plan.goal.metric)
+        about = {
+            "error": error,
+            "seconds": result.seconds,
+            "round": result.round,
+            "rounds": result.rounds,
+            "payload": result.payload,
+        }
         if result.ended:
             self.store.prune(asked, about)
         else:
@@ -221,7 +228,7 @@ class _Loop:
 
         tree = applied(self.plan.tree, asked.settings)
         threads = threads_each(self.jobs, own.threads if own else 0)
-        task = Task(tree, str(self.plan.base), thorough=goal.thorough, aligned=self.aligned, threads=threads)
+        task = Task(tree, str(self.plan.base), thorough=True, aligned=self.aligned, threads=threads)
         return performer.perform(task, listen)
 
 
@@ -250,9 +257,10 @@ def _leave(plan: _Plan, store: TrialStore, lines: Lines, folder: SearchFolder) -
         folder.best, relocated(chosen, plan.base, folder.path), _comment(plan, best.value or 0.0, looked(records))
     )
     private = is_private(plan.config)
-    write_text(folder.page, TunePage(plan.config, store, best, private).html())
+    own = store.first(own_values(plan.tree, plan.space))
+    write_text(folder.page, TunePage(plan.config, store, best, own, private).html())
     found = Search(folder.path, store, best, relocated(chosen, plan.base))
-    lines.end(found, private=private)
+    lines.end(found, gain_words(best, own, plan.goal), private=private)
     return found
 
 

@@ -21,10 +21,10 @@ from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.live import showing
 from colonnade.reports.console.outputs import write_text
 from colonnade.reports.console.screen import out as console
-from colonnade.reports.html.markup import written
 from colonnade.reports.words import counted
 from colonnade.search.folder import SearchFolder, Tables, digest, place_of, refuse_fewer, refuse_incomplete
 from colonnade.search.folds import align_once, folds_of, pool_labels
+from colonnade.search.found import rows_fragment
 from colonnade.search.metrics import SearchMetric, fold_metric
 from colonnade.search.pages.cv_page import CvPage, FoldRecord, say_folds
 from colonnade.search.pages.privacy import FOLDS_PRIVACY, is_private
@@ -76,16 +76,9 @@ class Validation:
         )
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{record.repeat}</td><td>{record.fold}</td><td>{record.rows}</td>"
-            f"<td>{record.metrics[self.metric]:.4f}</td></tr>"
-            for record in self._records
-        )
-        return (
-            f"<p>{written(self.metric)}: mean <b>{self.mean:.4f}</b>, standard deviation {self.deviation:.4f} over "
-            f"{counted(len(self._records), 'fold')}</p><table><tr><th>repeat</th><th>fold</th><th>rows</th>"
-            f"<th>{written(self.metric)}</th></tr>{rows}</table>"
-        )
+        said = f"{self.metric}: mean {self.mean:.4f}, standard deviation {self.deviation:.4f} over "
+        rows = [(one.repeat, one.fold, one.rows, f"{one.metrics[self.metric]:.4f}") for one in self._records]
+        return rows_fragment(said + counted(len(rows), "fold"), ("repeat", "fold", "rows held out", self.metric), rows)
 
 
 def cv(

@@ -33,11 +33,17 @@ def make_pages(folder: Path) -> list[Example]:
     biopsies.explain()
     biopsies.report()
     scorecard(biopsies.folder, None, "", None, "", folder / "scores.html")
+    short: dict[str, Any] = {"sets": ("federation.epochs=5",), "progress": False}
+    protocols = ["split", "fdml", "linear_admm", "hetero_lr", "vfl_afe"]
+    compared = colonnade.compare(*_biopsies("split"), protocols=protocols, trials=0, out=folder / "compare", **short)
     pages = {
         "report": biopsies.report(),
         "report of ten classes": digits.report(),
         "report of a number": progress.report(),
         "comparison": biopsies.compare(coded),
+        "comparison of protocols": compared.page,
+        "search": colonnade.tune(*_biopsies("split"), trials=5, out=folder / "tune", **short).page,
+        "folds": colonnade.cv(*_biopsies("split"), folds=3, out=folder / "cv", **short).page,
         "explanation": biopsies.folder / "explain.html",
         "scores": folder / "scores.html",
     }

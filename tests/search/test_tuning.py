@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,26 +24,15 @@ from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.file import parse
 from colonnade.search import simulated, study, tuning, workers
 from colonnade.search.found import Search
-from colonnade.search.metrics import SearchMetric
-from colonnade.search.pages import tune_page
+from colonnade.search.metrics import SearchMetric, search_metric
+from colonnade.search.pages.tune_page import gain_words
 from colonnade.search.simulated import Result, Task, perform
+from colonnade.search.study import TrialRecord
 from colonnade.simulation.federation import Simulation
 from tests.search.searches import LR, search, tiny
 from tests.support import warm
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def _plain_pages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures take a second a page; one test has them."""
-    if "pictures" not in request.fixturenames:
-        monkeypatch.setattr(tune_page, "picture", lambda *_args, **_more: "<svg></svg>")
-
-
-@pytest.fixture
-def pictures() -> None:
-    """A test that has the page's pictures."""
 
 
 def drawn(found: Search) -> list[tuple[Any, ...]]:
@@ -120,9 +110,7 @@ def test_the_first_trial_is_the_file_itself(tmp_path: Path) -> None:
     assert found.best_value == validated(tiny())["val_accuracy"]
 
 
-def test_files_say_that_validation_rows_were_looked_at(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], pictures: None
-) -> None:
+def test_files_say_that_validation_rows_were_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = search(tmp_path, progress=True)
     screen, head = capsys.readouterr().out, (tmp_path / "best.yaml").read_text().split("federation:")[0]
     assert "3 trials looked at the validation rows" in screen and "test rows were not looked at" in screen
@@ -409,3 +397,30 @@ def test_a_refusal_leaves_no_folder(tmp_path: Path) -> None:
         with pytest.raises(error):
             search(tmp_path / "runs" / "out", **more)
         assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "said"),
+    [
+        (0.9, 0.01, "10.0 ± 2.8 points better than the file's own settings (80.0 %)."),
+        (0.82, 0.01, "less than its interval of ± 2.8 points: these rows do not show a gain"),
+        (0.9, None, "10.0 points better than the file's own settings (80.0 %); no interval is known"),
+    ],
+)
+def test_a_gain_over_the_file_is_said_with_its_interval(value: float, error: float | None, said: str) -> None:
+    """Of two values with an error of .01 each, 1.96 standard errors of the difference are .0277."""
+    own = TrialRecord(0, "complete", 0.8, (), {}, 1, 1.0, "", 0.01)
+    best = replace(own, number=3, value=value, error=error)
+    goal = search_metric("val_accuracy", "", "classification")
+    assert said in gain_words(best, own, goal)
+    assert gain_words(own, own, goal) == "No trial is better than the file's own settings."
+    assert "outside of the space" in gain_words(best, None, goal)
+
+
+def test_the_page_begins_with_the_gain_over_the_file_s_own_trial(tmp_path: Path) -> None:
+    found = search(tmp_path)
+    own, best = found.trials["value"].to_pylist()[0], found.best_value
+    page = found.page.read_text()
+    headline = page.split('class="headline">')[1].split("</p>")[0]
+    assert f"Accuracy {100 * best:.1f} ± " in headline and f"({100 * own:.1f} %)" in headline
+    assert f"{100 * (best - own):.1f}" in headline and page.index("headline") < page.index("<svg")

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from scipy import stats
 from sklearn.datasets import load_diabetes, load_digits
 from sklearn.model_selection import KFold, StratifiedKFold
 
@@ -24,22 +25,10 @@ from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.file import parse
 from colonnade.search import folds, simulated, validation, workers
 from colonnade.search.folds import folds_of
-from colonnade.search.pages import cv_page
+from colonnade.search.pages.cv_page import half_interval
 from colonnade.simulation.federation import Simulation
 from tests.search.searches import tiny
 from tests.support.tables import table_tree, write_tables
-
-
-@pytest.fixture(autouse=True)
-def _plain_pages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures take a second a page; one test has them."""
-    if "pictures" not in request.fixturenames:
-        monkeypatch.setattr(cv_page, "picture", lambda *_args, **_more: "<svg></svg>")
-
-
-@pytest.fixture
-def pictures() -> None:
-    """A test that has the page's pictures."""
 
 
 def validate(out: Any, **more: Any) -> validation.Validation:
@@ -73,7 +62,7 @@ def by_hand(config: dict[str, Any], held: np.ndarray) -> float:
     return outcome.server.metrics["test_accuracy"]
 
 
-def test_mean_and_deviation_are_those_of_the_folds(tmp_path: Path, pictures: None) -> None:
+def test_mean_and_deviation_are_those_of_the_folds(tmp_path: Path) -> None:
     found = validate(tmp_path, repeats=2, metric="auc")
     values = found.folds["auc"].to_pylist()
     assert len(values) == 6 and found.mean == mean(values) and found.deviation == stdev(values)
@@ -209,3 +198,23 @@ def test_noise_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_parallel_jobs_come_to_the_same(tmp_path: Path) -> None:
     one, two = validate(tmp_path / "one"), validate(tmp_path / "two", jobs=2)
     assert one.folds.drop_columns("seconds").equals(two.folds.drop_columns("seconds"))
+
+
+@pytest.mark.parametrize(("count", "held"), [(5, 0.2), (10, 0.1), (3, 1 / 3)])
+def test_the_interval_of_the_mean_is_wider_than_that_of_independent_folds(count: int, held: float) -> None:
+    values = np.random.default_rng(0).normal(0.8, 0.02, count).tolist()
+    low, high = stats.t.interval(0.95, count - 1, mean(values), stdev(values) / count**0.5)
+    plain = (high - low) / 2
+    assert half_interval(values, held) == pytest.approx(plain * (1 + count * held / (1 - held)) ** 0.5)
+
+
+def test_screen_page_and_chart_have_the_mean_with_its_interval(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = validate(tmp_path, metric="accuracy", progress=True)
+    values = found.folds["accuracy"].to_pylist()
+    said = f"{100 * found.mean:.1f} ± {100 * half_interval(values, 1 / 3):.1f} %"
+    assert f"accuracy {said}: mean of 3 folds" in capsys.readouterr().out
+    page = found.page.read_text()
+    assert f"Accuracy {said}: mean of 3 folds" in page and page.count(said) == 2
+    assert all(f"{100 * value:.1f} %" in page for value in values)

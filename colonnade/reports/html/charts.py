@@ -345,34 +345,39 @@ def scatter_chart(
     *,
     title: str,
     references: Mapping[str, float] | None = None,
+    log: bool = True,
     size: tuple[int, int] = (500, 320),
 ) -> Html:
-    """Points over a logarithmic x, the first of which are named where there is room; all are in the text alternative.
+    """Points over two axes, the first of which are named where there is room; all are in the text alternative.
 
     Args:
-        dots: at least one, each with x above 0.
+        dots: at least one.
         title: text alternative.
+        log: show x, which is above 0, by its logarithm.
         references: values of level lines, by name.
     """
     known = references or {}
-    low, high = min(dot.x for dot in dots), max(dot.x for dot in dots)
-    x = (math.log10(low) - 0.1, math.log10(high) + 0.1)
+    scaled = math.log10 if log else float
+    low, high = scaled(min(dot.x for dot in dots)), scaled(max(dot.x for dot in dots))
+    margin = 0.1 if log else 0.05 * (high - low) or 1.0
+    x = (low - margin, high + margin)
+    feet = [math.log10(value) for value in _decades(10 ** x[0], 10 ** x[1])] if log else []
     ends = [value for dot in dots for value in (dot.y, dot.low, dot.high) if value is not None]
     y = up.span or rounded_span([*ends, *known.values()])
     wide = max(len(up.say(mark)) for mark in ticks(*y))
     plane = _Area(x, y, wide * _LETTER + 10, size[0] - 26, 18, size[1] - 36)
-    parts = _grid(plane, across, up, [math.log10(value) for value in _decades(10 ** x[0], 10 ** x[1])], base=10)
+    parts = _grid(plane, across, up, feet, base=10 if log else 0)
     levels = []
     for name, at in known.items():
         level = plane.place((x[0], at))[1]
         parts.append(f'<path class="mark" stroke-dasharray="3 3" d="M{plane.left:.1f} {level:.1f}H{plane.right:.1f}"/>')
         levels.append((name, level))
-    places = [plane.place((math.log10(dot.x), dot.y)) for dot in dots]
+    places = [plane.place((scaled(dot.x), dot.y)) for dot in dots]
     taken = [(left - 5, top - 5, left + 5, top + 5) for left, top in places]
     parts += [_beside(name, (plane.left - 5, level - 8), plane, taken, faint=True) for name, level in levels]
     for dot, place in zip(dots, places, strict=True):
         parts.append(_point(dot, place, plane))
-        parts.append(_beside(dot.name, place, plane, taken))
+        parts.append(_beside(dot.name, place, plane, taken) if dot.name else "")
     about = "; ".join(f"{dot.name}: {up.say(dot.y)} at {across.say(dot.x)}" for dot in dots)
     return svg(size, parts, title=title, about=about, kind="cloud")
 

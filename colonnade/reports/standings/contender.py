@@ -38,8 +38,11 @@ class Estimate:
 
         The errors are taken as independent, which on common rows asks for more than is needed.
         """
-        error = math.hypot(self.error or 0.0, other.error or 0.0)
-        return abs(self.value - other.value) > _SURE * error
+        return abs(self.value - other.value) > self.half_of_difference(other)
+
+    def half_of_difference(self, other: Estimate) -> float:
+        """Half of the 95 % interval of the difference; without errors 0."""
+        return _SURE * math.hypot(self.error or 0.0, other.error or 0.0)
 
 
 @dataclass(frozen=True)

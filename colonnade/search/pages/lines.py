@@ -77,8 +77,8 @@ class Lines:
         line = f"[{spent}/{self._trials}] trial {record.number}: {said}{seconds}{leader}: {self._in_short(record)}"
         self._say(line, "yellow" if record.state == "failed" else "dim")
 
-    def end(self, found: Search, *, private: bool) -> None:
-        """Prints the table of the best trials, and next steps."""
+    def end(self, found: Search, gain: str, *, private: bool) -> None:
+        """Prints the table of the best trials, what the best gains, and next steps."""
         if not self._show:
             return
         records = self._store.records()
@@ -88,6 +88,7 @@ class Lines:
         self._say(f"best: {found.metric} {value_words(found.best_value)} with", "")
         for each in found.best_settings:
             self._say(f"  --set {each}", "")
+        self._say(gain, "")
         self._say(
             f"{counted(found.evaluated, 'trial')} looked at the validation rows: the best {found.metric} is optimistic "
             "for new rows. The test rows were not looked at."
