@@ -418,7 +418,7 @@ def test_a_gain_over_the_file_is_said_with_its_interval(value: float, error: flo
 
 
 def test_the_page_begins_with_the_gain_over_the_file_s_own_trial(tmp_path: Path) -> None:
-    found = search(tmp_path)
+    found = search(tmp_path, config=tiny(epochs=8), sets=("every_party.optimiser.lr=0.001",), trials=5)
     own, best = found.trials["value"].to_pylist()[0], found.best_value
     page = found.page.read_text()
     headline = page.split('class="headline">')[1].split("</p>")[0]

@@ -346,7 +346,7 @@ def scatter_chart(
     title: str,
     references: Mapping[str, float] | None = None,
     log: bool = True,
-    size: tuple[int, int] = (500, 320),
+    size: tuple[int, int] = (460, 300),
 ) -> Html:
     """Points over two axes, the first of which are named where there is room; all are in the text alternative.
 

@@ -15,7 +15,6 @@ from colonnade.reports.console.summary import best_of_stopped, measure_of
 from colonnade.reports.html.charts import Axis, Trend, line_chart
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.run_page.about import headline
-from colonnade.reports.run_page.privacy import headline as spent
 from colonnade.reports.standings.contender import Contender, Estimate, Measure, Protection, is_reference
 from colonnade.reports.standings.page import ComparisonPage, Figure, ValueTable
 from colonnade.reports.words import amount, seconds
@@ -27,6 +26,7 @@ _METRICS = {
 }  # fmt: skip
 _BASELINES = ("test_baseline_accuracy", "test_baseline_rmse")  # equal in all rounds: they depend only on the rows
 _OF_UNEQUAL = ("test_balanced_accuracy", "test_baseline_accuracy")  # of runs with unequal classes
+_FEW = 5  # runs that are columns of the table, so that paper has room for it
 _OTHER_ROWS = "These runs are tested on different rows: their values say nothing about which is better."
 _NOT_TESTED = "Not all of these runs have a value on test rows: nothing is recommended."
 
@@ -163,9 +163,10 @@ def _curves(runs: Mapping[str, RecordedRun], measure: Measure) -> list[Figure]:
 
 def _values(runs: Mapping[str, RecordedRun]) -> ValueTable:
     metrics = {key: words for key, words in _METRICS.items() if any(key in _reached(run) for run in runs.values())}
-    heads = ("run", "protocol", "data", "status", "privacy", "parties", "rounds", "time", *metrics.values(),
+    heads = ("run", "protocol", "data", "status", "parties", "rounds", "time", *metrics.values(),
              "up", "down", "missed rounds")  # fmt: skip
-    return ValueTable(heads, [_row(name, run, tuple(metrics)) for name, run in runs.items()], (0, 1, 2, 3, 4))
+    found = ValueTable(heads, [_row(name, run, tuple(metrics)) for name, run in runs.items()], (0, 1, 2, 3)).full()
+    return found.turned() if len(runs) <= _FEW else found
 
 
 def _reached(run: RecordedRun) -> Mapping[str, Any]:
@@ -185,7 +186,6 @@ def _row(name: str, run: RecordedRun, metrics: Sequence[str]) -> tuple[object, .
         said["protocol"],
         said.get("dataset", "-"),
         said["status"],
-        spent(said),
         len(run.parties),
         said["rounds"],
         seconds(said["seconds"]) + (" simulated" if run.virtual else ""),

@@ -38,6 +38,11 @@ class ValueTable:
         rows = [[row[at] for at in kept] for row in self.rows]
         return ValueTable([self.head[at] for at in kept], rows, [kept.index(at) for at in self.words if at in kept])
 
+    def turned(self) -> ValueTable:
+        """A column for each row, for few rows of many columns."""
+        head, *rows = zip(self.head, *self.rows, strict=True)
+        return ValueTable(["", *map(str, head[1:])], rows)
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -54,7 +59,7 @@ class ComparisonPage:
         values: all numbers, one row each.
         notes: cautions.
         facts: names and values by section.
-        more: further charts, under their titles.
+        more, more_title: further charts, and the title of their section.
         test, validation: number of these rows, 0 if unknown.
         apart: why the values are of different rows and nothing is recommended; "" if they are of the same.
     """
@@ -68,6 +73,7 @@ class ComparisonPage:
     notes: Sequence[str] = ()
     facts: Sequence[tuple[str, Sequence[tuple[str, object]]]] = ()
     more: Sequence[Figure] = ()
+    more_title: str = "Course of training"
     apart: str = ""
 
     @property
@@ -93,7 +99,8 @@ class ComparisonPage:
         choice, full = self.choice, self.values.full()
         return {
             "choice": choice, "cards": self._cards(choice), "chart": self._chart(choice), "charts": self._charts(),
-            "values": full, "apart": self.set_apart, "notes": self.notes, "facts": self.facts, "more": self.more,
+            "values": full, "apart": self.set_apart, "notes": self.notes,
+            "more_title": self.more_title, "facts": self.facts, "more": self.more,
             "measure": self._heading, "rows": rows_words(self.test, "test"),
         }  # fmt: skip
 

@@ -141,7 +141,7 @@ class TunePage:
                 for each in kept
             ]
             log = bool(one.values.log)
-            return scatter_chart(dots, Axis(one.key, plain), up, title=one.key, log=log, size=(460, 260))
+            return scatter_chart(dots, Axis(one.key, plain), up, title=one.key, log=log)
         best: dict[str, TrialRecord] = {}
         for record in ranked(kept, self.store.goal):
             best.setdefault(str(record.values[one.key]), record)
