@@ -99,7 +99,7 @@ def _ranked(
                 ends = (None, None)
         bars.append(Bar(name, value, _points(measure, value), *ends, 6 if own.get("told") is False else 1))
     chance = ", with what chance may make of it" if any(bar.low is not None for bar in bars) else ""
-    caption = f"{words[:1].upper()}{words[1:]} {verb} without a party{chance}"
+    caption = f"{words[:1].upper()}{words[1:]} {verb} without the party{chance}"
     return {"said": said, "notes": notes, "picture": row_chart(bars, axis, caption=caption)}
 
 
