@@ -29,7 +29,7 @@ from colonnade.reports.console.outputs import make_folder
 from colonnade.search.folds import align_once, parts_bytes, read_aligned
 from colonnade.server.training.context import check_labels
 from colonnade.server.training.fusion.active import active_features
-from colonnade.server.training.metrics.balance import ClassBalance
+from colonnade.server.training.metrics.balance import UNEQUAL, ClassBalance
 from colonnade.simulation.contexts import refuse_other_rows
 
 
@@ -67,9 +67,12 @@ class Subject:
         """The metric that fits the training labels, without the rows' prefix, and the reason."""
         if self.regression:
             return "r2", "the labels are numbers"
-        present, balance = [count for count in self.classes if count], ClassBalance(self.classes)
-        said = "classes are unequal" if balance.unequal else "classes are about equal"
-        return balance.measure, f"{said}: {min(present)} to {max(present)} training rows each"
+        balance, present = ClassBalance(self.classes), [count for count in self.classes if count]
+        how = "more than" if balance.unequal else "at most"
+        return balance.measure, (
+            f"the commonest class has {balance.share:.1%} of the training rows, {how} {UNEQUAL:g} times an equal "
+            f"share; classes have {min(present):,} to {max(present):,} each"
+        )
 
     def data(self, member: str, *, typed: bool) -> dict[str, Any]:
         """The section `data` of a member's prepared columns, or of its table, for protocols that are `typed`."""
