@@ -79,7 +79,7 @@ class Empty(str):
 class CardTable:
     head: tuple[str, ...]
     rows: Sequence[Sequence[object]]
-    caption: str = ""
+    caption: str
     words: tuple[int, ...] = (0,)
 
 
@@ -176,7 +176,7 @@ def _parties(run: RecordedRun, config: Config | None) -> CardTable:
         lines.append((name, columns, source, *own_part, missed))
     between = ("model", "epsilon, this party alone") if forest is None else FOREST_COLUMNS
     heads = ("party", "columns", "source", *between, "rounds missed")
-    about = f"Privacy: {describe_person(run.summary)}." if epsilons and delta is not None else ""
+    about = f"Parties. Privacy: {describe_person(run.summary)}." if epsilons and delta is not None else "Parties"
     return CardTable(heads, lines, about, (0, 2))
 
 
@@ -292,8 +292,8 @@ def _left(run: RecordedRun) -> Iterator[CardTable]:
         what = describe_kind(kind, run.summary["protocol"]) or f"messages of the kind {kind}"
         rows.append((what, str(book.messages), amount(book.bytes), str(book.rows), ways))
     if rows:
-        head = ("what left the parties", "messages", "bytes", "rows", "protection")
-        yield CardTable(head, rows, words=(0, 4))
+        head = ("message", "times", "bytes", "rows", "protection")
+        yield CardTable(head, rows, "What left the parties", words=(0, 4))
 
 
 def _seen(run: RecordedRun) -> Iterator[str]:

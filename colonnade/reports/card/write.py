@@ -86,8 +86,7 @@ def _section(section: CardSection) -> str:
     if section.facts:
         parts.append("\n".join(table(("what", ""), section.facts)))
     for one in section.tables:
-        parts += [one.caption] if one.caption else []
-        parts.append("\n".join(table(one.head, one.rows)))
+        parts += [one.caption, "\n".join(table(one.head, one.rows))]
     if section.lines:
         parts.append("\n".join(f"- {plain(line)}" for line in section.lines))
     return "\n\n".join(parts)

@@ -38,7 +38,7 @@ def shapes_html(title: str, columns: Sequence[Shape], pairs: Sequence[Shape]) ->
         "said": _headline(drawn, span / 1.08),
         "cards": _cards(named, drawn),
         "importance": row_chart(bars, Axis("", lambda value: f"{value:.2f}"), caption="Importance of each column"),
-        "pictures": [(f"{name} ({one['importance']:.3f})", _picture(name, one, span)) for name, one in drawn[:_MOST]],
+        "pictures": [_picture(name, one, span) for name, one in drawn[:_MOST]],
         "rest": max(len(drawn) - _MOST, 0),
         "scores": len(columns[0]["mean"]) if columns else 1,
     }
@@ -76,10 +76,12 @@ def _points(shape: Shape) -> NDArray[np.float64]:
     return found
 
 
-def _picture(name: str, shape: Shape, span: float) -> Html:
+def _picture(name: str, shape: Shape, span: float) -> tuple[str, Html]:
+    """A title and the picture; a table of words has its own."""
+    title = f"{name} ({shape['importance']:.3f})"
     if "cells" in shape:
-        return _pair(name, shape, span)
-    return _numbers(name, shape, span) if "cuts" in shape else _words(shape, span)
+        return title, _pair(name, shape, span)
+    return (title, _numbers(name, shape, span)) if "cuts" in shape else ("", _words(title, shape, span))
 
 
 def _numbers(name: str, shape: Shape, span: float) -> Html:
@@ -108,7 +110,7 @@ def _numbers(name: str, shape: Shape, span: float) -> Html:
     return line_chart(drawn, Axis("cuts between bins", say, (0.0, end)), up, title=name, about=about)
 
 
-def _words(shape: Shape, span: float) -> Html:
+def _words(title: str, shape: Shape, span: float) -> Html:
     """A bar for each of the most frequent words, for the others and for missing values, if they have bins."""
     points, words = _points(shape), shape["words"]
     places = {word: place for place, word in enumerate(words[:_WORDS])}
@@ -121,7 +123,7 @@ def _words(shape: Shape, span: float) -> Html:
             f"{points[place, score]:+.2f}", colour=score % COLOURS + 1)
         for name, place in places.items() for score in range(points.shape[1])
     ]  # fmt: skip
-    return row_chart(bars, Axis("", lambda value: f"{value:+.2g}", (-span, span)), caption="")
+    return row_chart(bars, Axis("", lambda value: f"{value:+.2g}", (-span, span)), caption=title)
 
 
 def _pair(name: str, shape: Shape, span: float) -> Html:

@@ -277,7 +277,7 @@ def row_chart(
         aria_hidden="true",
     )
     body = tag("tbody", joined(drawn, "\n"), feet)
-    return tag("table", tag("caption", caption) if caption else Html(), body, class_="rows")
+    return tag("table", tag("caption", caption), body, class_="rows")
 
 
 def _faint(said: str) -> Html:

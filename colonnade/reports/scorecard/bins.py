@@ -48,7 +48,7 @@ def page(card: Record) -> str:
         "information": _information(columns),
         "heads": _COLUMNS,
         "rows": [_column(column) for column in columns],
-        "shapes": [(f"{column['column']}, IV {column['iv']:.3f}", _shape(column, most)) for column in drawn],
+        "shapes": [_shape(column, most) for column in drawn],
         "rest": counted(len(columns) - len(drawn), "column") if len(columns) > len(drawn) else "",
         "bin_heads": _HEADS,
         "tables": [(f"{column['column']}, IV {column['iv']:.3f}", _bins(card, column)) for column in columns],
@@ -168,4 +168,8 @@ def _shape(column: Mapping[str, Any], most: float) -> Html:
         )
         for one in column["bins"]
     ]
-    return row_chart(bars, Axis("WOE", lambda value: f"{value:.1f}", (-most, most)), caption="")
+    return row_chart(
+        bars,
+        Axis("WOE", lambda value: f"{value:.1f}", (-most, most)),
+        caption=f"{column['column']}, IV {column['iv']:.3f}",
+    )
