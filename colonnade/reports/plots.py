@@ -1,4 +1,4 @@
-"""Static pictures, drawn by Matplotlib as SVG: equal values give equal bytes.
+"""Standalone pictures of the documentation, drawn by Matplotlib as SVG: equal values give equal bytes.
 
 Text and axes inherit the colour of the page, in light and dark. `as_file` adds both colours to a standalone picture.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from colonnade.reports.html.markup import written
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from colonnade.reports.html.curves import Curve, Say
-
 GREY = "#8a8f95"
 """Can be seen on white and on black."""
 
@@ -25,6 +24,19 @@ Mark = Mapping[str, Any]
 """A dot or a square, in Matplotlib's words for lines."""
 
 RING: Mark = {"marker": "o", "color": GREY, "markerfacecolor": "none", "linestyle": ""}
+
+Say = Callable[[float], str]
+
+
+@dataclass(frozen=True)
+class DrawnLine:
+    """A curve with its name; `stroke` is a colour, `dash` strokes and gaps in pixels, "" for a solid line."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    stroke: str
+    dash: str = ""
+
 
 _INK = "#010203"  # placeholder for the colour of the surrounding text
 _STYLE = {
@@ -68,7 +80,7 @@ def as_file(drawn: str) -> str:
 
 
 def lines(
-    drawn: Sequence[Curve], say: Say, across: Say, *, span: tuple[float, float], foot: str = "", title: str = ""
+    drawn: Sequence[DrawnLine], say: Say, across: Say, *, span: tuple[float, float], foot: str = "", title: str = ""
 ) -> str:
     """Curves with a legend.
 

@@ -1,4 +1,4 @@
-"""The pictures: accuracy against rounds, bytes, seconds and epsilon, and what attacks find."""
+"""Pictures of the documentation: accuracy against rounds, bytes, seconds and epsilon, and what attacks find."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from colonnade.reports.html.curves import Curve, colour, curves
-from colonnade.reports.plots import GREY, RING, Mark, as_file, legend, lines, picture, rows
+from colonnade.reports.plots import GREY, RING, DrawnLine, Mark, as_file, legend, lines, picture, rows
 from colonnade_lab.comparison.plan import ABOUT, PLAIN, UNITS, Unit
 from colonnade_lab.comparison.protocol_results import ProtocolResults
 from colonnade_lab.papers.measures import Point, RunRecord
@@ -59,7 +58,6 @@ def _spoken(result: ProtocolResults) -> str:
     return f"{result.name}: {named}, {made}"
 
 
-_SIZE = (460, 320)
 _DASHES = ("", "6 3", "2 3")
 _LEAST_MB, _LEAST_SECONDS = 0.01, 1.0
 _SPAN = (0.0, 1.0)
@@ -82,13 +80,8 @@ class CurveFigure:
     key: str
     title: str
     foot: str
-    drawn: Sequence[Curve]
+    drawn: Sequence[DrawnLine]
     across: Say
-
-    def picture(self) -> str:
-        return curves(
-            self.drawn, _percent, self.across, span=_SPAN, size=_SIZE, title=self.title, about=_about(self.drawn)
-        )
 
     def file(self) -> str:
         return as_file(lines(self.drawn, _percent, self.across, span=_SPAN, foot=self.foot, title=self.title))
@@ -110,16 +103,16 @@ def figures(results: Sequence[ProtocolResults], deltas: Mapping[Unit, float] = _
 
 
 def strokes(number: int) -> tuple[str, str]:
-    """Colour and dash of a protocol, by its place in the plan."""
-    return colour(number % 10), _DASHES[number // 10]
+    """Matplotlib's colour and a dash of a protocol, by its place in the plan."""
+    return f"C{number % 10}", _DASHES[number // 10]
 
 
-def _curves(found: Sequence[tuple[ProtocolResults, RunRecord | None]], x: Callable[[Point], float]) -> list[Curve]:
+def _curves(found: Sequence[tuple[ProtocolResults, RunRecord | None]], x: Callable[[Point], float]) -> list[DrawnLine]:
     drawn = []
     for number, (result, record) in enumerate(found):
         points = [(x(at), at.accuracy) for at in record.points] if record else []
         if kept := [point for point in points if point[0] > 0]:
-            drawn.append(Curve(result.name, kept, *strokes(number)))
+            drawn.append(DrawnLine(result.name, kept, *strokes(number)))
     return drawn
 
 
@@ -129,7 +122,7 @@ def _noisy(results: Sequence[ProtocolResults], unit: Unit, deltas: Mapping[Unit,
         epsilons = sorted(float(name.partition("-")[2]) for name in result.found if name.startswith(f"{unit}-"))
         points = [(math.log2(each), result.under(unit, each) / 100) for each in epsilons]
         if points:
-            drawn.append(Curve(result.name, points, *strokes(number)))
+            drawn.append(DrawnLine(result.name, points, *strokes(number)))
     title, delta = f"Test accuracy against epsilon of {ABOUT[unit]}", deltas.get(unit)
     foot = "epsilon" if delta is None else f"epsilon at delta {delta:g}"
     return CurveFigure(f"epsilon-{unit}", title, foot, drawn, lambda x: f"{2**x:.3g}")
@@ -155,7 +148,3 @@ def _percent(share: float) -> str:
 
 def _plain(x: float) -> str:
     return f"{x:.10g}"
-
-
-def _about(drawn: Sequence[Curve]) -> str:
-    return "; ".join(f"{curve.name} ends at {_percent(curve.points[-1][1])}" for curve in drawn)

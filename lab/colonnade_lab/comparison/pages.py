@@ -1,20 +1,27 @@
-"""Text shared by both pages."""
+"""comparison.html and comparison.md: which to take, the numbers, what attacks find, and who sees what."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import statistics
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from colonnade.common.contracts.schedule import Schedule
+from colonnade.common.data.sources import load_labels
+from colonnade.common.parsing.file import load
 from colonnade.common.run.environment import describe_environment
 from colonnade.reports.console.outputs import write_text
-from colonnade.reports.html.frame import SCRIPT, facts, folded, frame, section, table
-from colonnade.reports.html.markup import Html, tag
+from colonnade.reports.html.charts import Axis, Bar, Dot, row_chart, scatter_chart
 from colonnade.reports.plots import as_file
-from colonnade_lab.comparison.figures import LEAKS, CurveFigure, draw_leaks, figures, strokes
-from colonnade_lab.comparison.plan import ATTACKED, OWN, PLAIN, SLOW, ComparisonPlan, Unit, deltas, in_words
+from colonnade.reports.standings.contender import Contender, Estimate, Measure, Protection
+from colonnade.reports.standings.page import ComparisonPage, Figure, ValueTable
+from colonnade_lab.comparison.figures import LEAKS, draw_leaks, figures, rebuilt_share
+from colonnade_lab.comparison.plan import ABOUT, ATTACKED, OWN, PLAIN, SLOW, UNITS, ComparisonPlan, deltas, in_words
 from colonnade_lab.comparison.protocol_results import VICTIM, ProtocolResults
 from colonnade_lab.comparison.table import GOOD, head, needs, row
+from colonnade_lab.papers.intervals import floor
 
 _CONDITIONS = {
     PLAIN: "undisturbed",
@@ -88,53 +95,64 @@ def _condition(name: str) -> str:
     return f"the noise for epsilon {epsilon} of {_OF[unit]}" if epsilon else _CONDITIONS[name]
 
 
-_CAPTION = "Per cent of test rows, unless said"
-_CHOICE = """
-const boxes = [...document.querySelectorAll(".legend input.result")];
-const every = document.getElementById("every");
-const show = () => {
-  const shown = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
-  for (const line of document.querySelectorAll("svg.curves polyline"))
-    line.toggleAttribute("hidden", !shown.has(line.querySelector("title").textContent));
-  if (every) every.checked = shown.size === boxes.length;
-};
-for (const box of boxes) { box.hidden = false; box.addEventListener("change", show); }
-if (every) {
-  every.parentElement.hidden = false;
-  every.addEventListener("change", () => { for (const box of boxes) box.checked = every.checked; show(); });
-}
-"""
+_MEASURE = Measure("accuracy")
 
 
-def _curves(results: Sequence[ProtocolResults], at: Mapping[Unit, float]) -> Html:
-    pictures = [_figure(figure) for figure in figures(results, at)]
-    return section("Curves", _legend(results), tag("div", *pictures, class_="charts")) if pictures else Html()
+def _contender(plan: ComparisonPlan, result: ProtocolResults, validation: int) -> Contender:
+    """How it stands undisturbed: means over seeds with the binomial error of the rows, which all seeds share."""
+    tests = result.values(PLAIN, "accuracy")
+    seen = [record.metrics.get("val_accuracy") for record in result.found.get(PLAIN, ())]
+    known = [value for value in seen if value is not None]
+    chosen = statistics.fmean(known) if known and len(known) == len(seen) else None
+    run = plan.conditions(result.name)[PLAIN]
+    federation = load(run.path, run.set).federation
+    return Contender(
+        result.name, result.name,
+        test=Estimate(result.accuracy / 100, (floor(tests[0]) / 100) or None) if tests else None,
+        validation=None if chosen is None else Estimate(chosen, math.sqrt(chosen * (1 - chosen) / validation)),
+        sent=1e6 * result.mean(PLAIN, "mb") if tests else None,
+        protection=Protection.of(result.name, federation.protocol.model_dump()), reference=result.entry.reference,
+    )  # fmt: skip
 
 
-def _leaks(results: Sequence[ProtocolResults]) -> Html:
-    drawn = Html(draw_leaks(results))
-    return tag("div", drawn, class_="scroll", tabindex="0", role="region", aria_label=LEAKS) if drawn else Html()
+def _rows(plan: ComparisonPlan, results: Sequence[ProtocolResults]) -> tuple[int, int]:
+    """Numbers of test and validation rows, which all protocols share."""
+    run = plan.conditions(results[0].name)[PLAIN]
+    config = load(run.path, run.set)
+    assert config.server is not None  # a plan's files are of all members
+    labels = load_labels(config.server.labels, run.path.parent, config.federation.task)
+    parts = Schedule(config.federation, len(labels.values), labels.official_test).partition
+    return len(parts.test), len(parts.validation)
 
 
-def _figure(figure: CurveFigure) -> Html:
-    said = tag("p", class_="said", aria_hidden="true")
-    foot = tag("div", figure.foot, class_="foot faint")
-    return tag("figure", tag("figcaption", figure.title), Html(figure.picture()), foot, said)
+def _leaks(results: Sequence[ProtocolResults]) -> list[Figure]:
+    """What attacks find, most first: labels named by a party, and columns rebuilt by the server."""
+    named = sorted((one for one in results if not math.isnan(one.named[0])), key=lambda one: -one.named[0])
+    made = sorted((one for one in results if not math.isnan(one.rebuilt)), key=lambda one: -rebuilt_share(one))
+    labels = [Bar(one.name, one.named[0], f"{one.named[0]:.0%} ({one.named[1]:.0%})", colour=2) for one in named]
+    columns = [Bar(one.name, rebuilt_share(one), f"{rebuilt_share(one):.0%}") for one in made]
+    axis = Axis("share", lambda value: f"{value:.0%}", (0.0, 1.0))
+    drawn = (
+        ("Labels that a party names (by chance)", labels),
+        ("Variance of columns that the server rebuilds", columns),
+    )
+    return [Figure(title, row_chart(bars, axis, caption=f"{title}, by attacks")) for title, bars in drawn if bars]
 
 
-def _legend(results: Sequence[ProtocolResults]) -> Html:
-    items = [tag("li", tag("label", tag("input", type="checkbox", id="every", checked=True, autocomplete="off"), " all",
-                           hidden=True))]  # fmt: skip
-    for number, result in enumerate(results):
-        stroke, dash = strokes(number)
-        dashed = f' stroke-dasharray="{dash}"' if dash else ""
-        swatch = f'<path d="M0 5h26" stroke="{stroke}" stroke-width="2"{dashed}/>'
-        box = tag(
-            "input", type="checkbox", value=result.name, checked=True, hidden=True, autocomplete="off", class_="result"
-        )
-        line = Html(f' <svg viewBox="0 0 26 10" aria-hidden="true">{swatch}</svg>')
-        items.append(tag("li", tag("label", box, line, result.name)))
-    return tag("ul", *items, class_="legend")
+def _noisy(results: Sequence[ProtocolResults], epsilons: Sequence[float]) -> list[Figure]:
+    """Accuracy by epsilon, a chart for each unit that some protocol has noise for."""
+    found = []
+    for unit in UNITS:
+        dots = [
+            Dot(one.name, each, one.under(unit, each) / 100, colour=number)
+            for number, one in enumerate(results, 1)
+            for each in epsilons
+            if not math.isnan(one.under(unit, each))
+        ]
+        if dots:
+            title, across = f"Accuracy at epsilon of {ABOUT[unit]}", Axis("epsilon", lambda value: f"{value:.3g}")
+            found.append(Figure(title, scatter_chart(dots, across, Axis("accuracy", _MEASURE.say), title=title)))
+    return found
 
 
 _NAME = "comparison"
@@ -161,19 +179,22 @@ class ComparisonPages:
         return [html, markdown]
 
     def _html(self) -> str:
-        cautions = [tag("li", said.replace("`", "")) for said in (*in_words(self.plan), *CAUTIONS)]
         wanted, numbers, seen = self._tables()
-        return frame(TITLE, [
-            tag("p", how(self.plan, self.seeds).replace("`", "")),
-            section("Recommendations", table(*wanted, words=(0, 1, 2), caption="By the results")),
-            section("The numbers", table(*numbers, caption=_CAPTION), tag("ul", *cautions, class_="faint")),
-            _curves(self.results, deltas(self.plan)),
-            section("Leaks", _leaks(self.results)),
-            section("What each role sees", table(*seen, words=(0, 1, 2), caption="Visible to each role")),
-            section("Differences between protocols", facts(notes(self.plan, self.results, self.seeds)),
-                    facts(self.plan.left_out.items())),
-            section("Configuration", *(folded(one.name, tag("pre", "\n".join(one.entry.set))) for one in self.results)),
-        ], SCRIPT + _CHOICE)  # fmt: skip
+        test, validation = _rows(self.plan, self.results)
+        return ComparisonPage(
+            TITLE, _MEASURE, test, validation, [_contender(self.plan, one, validation) for one in self.results],
+            ValueTable(*numbers), more=[*_noisy(self.results, self.plan.epsilons), *_leaks(self.results)],
+            more_title="Noise, and what attacks find",
+            facts=[
+                ("For a need of its own", [(need, f"{take}: {why}") for need, take, why in wanted[1]]),
+                ("What each role sees", [(name, f"server: {own}; a party: {party}") for name, own, party in seen[1]]),
+                ("Differences between protocols", [*notes(self.plan, self.results, self.seeds),
+                                                   *self.plan.left_out.items()]),
+                ("Configuration", [(one.name, " ".join(one.entry.set)) for one in self.results]),
+                ("How", [("made by", how(self.plan, self.seeds).replace("`", ""))]),
+            ],
+            notes=[said.replace("`", "") for said in (*in_words(self.plan), *CAUTIONS)],
+        ).html()  # fmt: skip
 
     def _markdown(self, pictures: dict[str, str]) -> str:
         wanted, numbers, seen = self._tables()
