@@ -20,9 +20,8 @@ from colonnade.common.messaging.forms import AS_IS, Form
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import load
 from colonnade.common.protocols.czofo import Config as Czofo
-from colonnade.reports.html.curves import coloured
-from colonnade.reports.plots import as_file, lines
 from colonnade.simulation.federation import Simulation
+from colonnade_lab.pages.plots import as_file, coloured, lines
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 ROWS, WIDTH, TURNS = 64, 64, 2  # rows of a batch; width of an embedding; turns a round

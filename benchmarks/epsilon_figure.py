@@ -13,8 +13,7 @@ import sys
 from pathlib import Path
 
 from colonnade.common.privacy.accounting.accountant import epsilon, find_noise_multiplier
-from colonnade.reports.html.curves import coloured
-from colonnade.reports.plots import as_file, lines
+from colonnade_lab.pages.plots import as_file, coloured, lines
 
 DELTA = 1e-5  # of the Gaussian mechanisms; codes have 1e-6
 FIRST = 4.0  # start of the logarithmic axis

@@ -35,9 +35,8 @@ from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.models.build import tower
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import parse
-from colonnade.reports.html.curves import colour
-from colonnade.reports.plots import as_file, picture
 from colonnade.simulation.federation import Simulation
+from colonnade_lab.pages.plots import as_file, colour, picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,9 +16,8 @@ from pathlib import Path
 from benchmarks.report import console
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import load
-from colonnade.reports.html.curves import coloured
-from colonnade.reports.plots import as_file, lines
 from colonnade.simulation.federation import Simulation
+from colonnade_lab.pages.plots import as_file, coloured, lines
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 SECONDS, TARGET = 400.0, 0.8  # of the virtual clock; accuracy

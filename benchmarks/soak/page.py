@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.report import median
 from benchmarks.soak.samples import LEAST, WARM, Sample, Slope, slope
 from benchmarks.soak.schedule import MEMBERS
-from colonnade.reports.html.curves import coloured
-from colonnade.reports.plots import as_file, picture
+from colonnade_lab.pages.plots import as_file, coloured, picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

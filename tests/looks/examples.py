@@ -31,7 +31,6 @@ def make_pages(folder: Path) -> list[Example]:
     digits = colonnade.simulate(*_digits(), folder / "digits")
     progress = colonnade.simulate(*_progression(), folder / "progression")
     biopsies.explain()
-    biopsies.report()
     scorecard(biopsies.folder, None, "", None, "", folder / "scores.html")
     short: dict[str, Any] = {"sets": ("federation.epochs=5",), "progress": False}
     protocols = ["split", "fdml", "linear_admm", "hetero_lr", "vfl_afe"]
@@ -45,6 +44,7 @@ def make_pages(folder: Path) -> list[Example]:
         "search": colonnade.tune(*_biopsies("split"), trials=5, out=folder / "tune", **short).page,
         "folds": colonnade.cv(*_biopsies("split"), folds=3, out=folder / "cv", **short).page,
         "explanation": biopsies.folder / "explain.html",
+        "card": biopsies.card().with_suffix(".html"),
         "scores": folder / "scores.html",
     }
     return [Example(name, page) for name, page in pages.items()]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from colonnade.reports.plots import GREY, RING, DrawnLine, Mark, as_file, legend, lines, picture, rows
 from colonnade_lab.comparison.plan import ABOUT, PLAIN, UNITS, Unit
 from colonnade_lab.comparison.protocol_results import ProtocolResults
+from colonnade_lab.pages.plots import GREY, RING, DrawnLine, Mark, as_file, legend, lines, picture, rows
 from colonnade_lab.papers.measures import Point, RunRecord
 
 if TYPE_CHECKING:

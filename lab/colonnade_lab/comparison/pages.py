@@ -14,13 +14,13 @@ from colonnade.common.parsing.file import load
 from colonnade.common.run.environment import describe_environment
 from colonnade.reports.console.outputs import write_text
 from colonnade.reports.html.charts import Axis, Bar, Dot, row_chart, scatter_chart
-from colonnade.reports.plots import as_file
 from colonnade.reports.standings.contender import Contender, Estimate, Measure, Protection
 from colonnade.reports.standings.page import ComparisonPage, Figure, ValueTable
 from colonnade_lab.comparison.figures import LEAKS, draw_leaks, figures, rebuilt_share
 from colonnade_lab.comparison.plan import ABOUT, ATTACKED, OWN, PLAIN, SLOW, UNITS, ComparisonPlan, deltas, in_words
 from colonnade_lab.comparison.protocol_results import VICTIM, ProtocolResults
 from colonnade_lab.comparison.table import GOOD, head, needs, row
+from colonnade_lab.pages.plots import as_file
 from colonnade_lab.papers.intervals import floor
 
 _CONDITIONS = {

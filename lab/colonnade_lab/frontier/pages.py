@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from colonnade.common.run.environment import describe_environment
 from colonnade.reports.console.outputs import write_text
-from colonnade.reports.plots import GREY, as_file, picture
 from colonnade_lab.comparison.figures import strokes
 from colonnade_lab.frontier.plan import COMPUTING, PAPER, UNCOMPRESSED, FrontierBudgets, FrontierPlan
 from colonnade_lab.frontier.standing import AXES, MIB, ROUNDS, SECONDS, FrontierPoint, SetFrontier
+from colonnade_lab.pages.plots import GREY, as_file, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from colonnade.reports.plots import GREY, RING, Mark, as_file, legend, picture, rows
+from colonnade_lab.pages.plots import GREY, RING, Mark, as_file, legend, picture, rows
 from colonnade_lab.papers.measures import unit
 from colonnade_lab.papers.paper_comparison import CellStanding, ClaimStanding, TableStanding
 

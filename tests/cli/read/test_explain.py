@@ -39,8 +39,7 @@ from colonnade.reports.explanation.resampling import interval, metric_of, resamp
 from colonnade.reports.explanation.trained import open_run
 from colonnade.reports.explanation.words import headline, numbers, second_opinion, sentences
 from colonnade.reports.explanation.write import flatten_map
-from colonnade.reports.html.charts import Axis, Bar, row_chart
-from colonnade.reports.html.curves import HEIGHT, WIDTH, coloured, curves
+from colonnade.reports.html.charts import Axis, Bar, Trend, line_chart, row_chart
 from colonnade.server.protocols import ACTIVE, JOINT
 from colonnade.simulation.outcome import Outcome
 from tests.cli.data.test_wrong_input import run
@@ -282,12 +281,14 @@ def test_maps_of_equal_embeddings() -> None:
 
 def test_curves_keep_to_their_span_and_end_at_the_edges() -> None:
     series = {"<a>": [(0.0, 0.5), (4.0, 1.0)], "b": [(1.0, 0.2), (2.0, 0.0)]}
-    picture = curves(coloured(series), lambda y: f"{y:.1f}", lambda x: f"{x:.0f} s", span=(0.2, 1.0), title="<a>")
-    lines = re.findall(r'<polyline points="([^"]*)"', picture)
+    drawn = [Trend(name, points, number) for number, (name, points) in enumerate(series.items(), 1)]
+    across, up = Axis("", lambda x: f"{x:.0f} s"), Axis("", lambda y: f"{y:.1f}", span=(0.2, 1.0))
+    picture = line_chart(drawn, across, up, title="<a>", size=(400, 200))
+    lines = re.findall(r'<polyline class="line s." points="([^"]*)"', picture)
     points = [[tuple(map(float, point.split(","))) for point in line.split()] for line in lines]
     assert [len(line) for line in points] == [2, 1]  # 0.0 is out of the span
     (left, _), (right, top) = points[0]
-    assert left < points[1][0][0] < right <= WIDTH and top < points[1][0][1] < HEIGHT
+    assert left < points[1][0][0] < right <= 400 and top < points[1][0][1] < 200
     assert "<a>" not in picture and "&lt;a&gt;" in picture and ">4 s<" in picture
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
+from colorsys import hls_to_rgb
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,22 @@ class DrawnLine:
     points: Sequence[tuple[float, float]]
     stroke: str
     dash: str = ""
+
+
+_TEN = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")
+
+
+def colour(number: int) -> str:
+    if number < len(_TEN):
+        return _TEN[number]
+    light = 0.35 + number % 3 * 0.15
+    red, green, blue = (round(255 * part) for part in hls_to_rgb(number * 137 % 360 / 360, light, 0.6))
+    return f"#{red:02x}{green:02x}{blue:02x}"
+
+
+def coloured(series: Mapping[str, Sequence[tuple[float, float]]]) -> list[DrawnLine]:
+    """One line per series, each with its own colour."""
+    return [DrawnLine(name, points, colour(number)) for number, (name, points) in enumerate(series.items())]
 
 
 _INK = "#010203"  # placeholder for the colour of the surrounding text
