@@ -11,7 +11,6 @@ import yaml
 
 from colonnade.common.errors import InputError, nearest
 from colonnade.common.parsing.yaml_tree import parse_yaml
-from colonnade.reports.console.outputs import write_text
 
 _HINT = "mend the line; the file without it is written again as a template"
 
@@ -75,13 +74,12 @@ def template() -> str:
 
 
 def answers_of(path: Path) -> Answers:
-    """Reads the file; writes the template if there is none.
+    """Reads the file; without one there are no answers.
 
     Raises:
         InputError: a key is unknown or a value no text, with the line.
     """
     if not path.exists():
-        write_text(path, template())
         return {}
     try:
         text = path.read_text(encoding="utf-8")

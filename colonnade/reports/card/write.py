@@ -9,9 +9,9 @@ from pathlib import Path
 from colonnade.common.errors import InputError
 from colonnade.common.escaped import plain
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
-from colonnade.reports.card.answers import PLACES, Answers, answers_of
+from colonnade.reports.card.answers import PLACES, Answers, answers_of, template
 from colonnade.reports.card.contents import CardSection, Empty, sections, tiles
-from colonnade.reports.console.outputs import make_folder, write_text
+from colonnade.reports.console.outputs import make_folder, refuse_unwritable, write_text
 from colonnade.reports.html.page import render
 from colonnade.reports.records.run import RecordedRun, read_run
 from colonnade.reports.run_page.about import headline
@@ -48,9 +48,14 @@ def write_card(folder: Path, out: Path | None = None) -> WrittenCard:
     path = (out or RunFolder(folder).card).resolve()
     if path.is_dir():
         raise InputError(f"--out {out}: expected a file, this is a folder", hint=f"{RunFolder(path).card}")
+    if path.suffix not in ("", ".md", ".html"):
+        raise InputError(f"--out {out}: a card is a .md file with a .html file beside it", hint="name the .md file")
     own = RunFolder(folder).card_answers.resolve()
     answers = answers_of(own)
     make_folder(path.parent)
+    refuse_unwritable(path.parent)
+    if not own.exists():
+        write_text(own, template())
     page = path.with_suffix(".html")
     write_text(path.with_suffix(".md"), markdown(run, answers))
     write_text(page, html(run, answers))

@@ -223,6 +223,8 @@ REFUSED = [
     "card empty",
     "card unfinished",
     "card run --out file/card.md",
+    "card run --out card.txt",
+    "card run --out card.txt",
     "scorecard empty",
     "bins run",
     "bins run/parties/party1",
