@@ -18,6 +18,7 @@ from colonnade.client.member.reloading import TableReload
 from colonnade.client.member.sessions import PartySessions
 from colonnade.client.member.task import PartyTask, prediction_task, training
 from colonnade.client.member.tracking import party_tracking, tracked
+from colonnade.client.ranks.group import Group
 from colonnade.common.alignment.messages import all_kinds, all_limits
 from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
@@ -57,6 +58,7 @@ class PartyMember:
         find_address: HOST:PORT of the server, or "" while it is not known yet; None uses the configuration's.
         answers: True for predictions of a run that has ended.
         transport: makes the party's end of connections.
+        ranks: the processes that compute for this one; None without.
     """
 
     name: str
@@ -69,6 +71,7 @@ class PartyMember:
     listeners: tuple[Listener, ...] = ()
     answers: bool = False
     transport: Callable[[Codec, int], Dialling] = Dialer
+    ranks: Group | None = None
     _table: Features | None = field(default=None, init=False)
 
     async def run(self) -> None:
@@ -78,7 +81,8 @@ class PartyMember:
             await self._take_part(watch)
 
     async def _take_part(self, watch: Endpoints) -> None:
-        device = choose_device(self.config.device, self.federation.names.index(self.name))
+        # Ranks compute on CPUs, whatever `auto` would find.
+        device = choose_device("cpu" if self.ranks else self.config.device, self.federation.names.index(self.name))
         identity, folder = self._identity(), PartyFolder(self.out)
         Checkpoints(folder.checkpoints).refuse_others(self.name, self.federation.lasting_hashes())
         tracking = None if self.answers else self._tracking()
@@ -111,6 +115,7 @@ class PartyMember:
                 telemetry=telemetry,
                 task=task,
                 identity=identity,
+                ranks=self.ranks,
             )
             if tracking is not None:
                 telemetry.add(tracking)

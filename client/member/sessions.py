@@ -27,6 +27,7 @@ from colonnade.client.member.task import PartyTask
 from colonnade.client.prediction.own_predictions import OwnLines, OwnPredictions
 from colonnade.client.privacy.row_places import aligned_places
 from colonnade.client.privacy.stage import Privacy
+from colonnade.client.ranks.group import Group
 from colonnade.client.training.cards.card import EXPLAINED
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.progress import TrainingProgress
@@ -80,6 +81,7 @@ class PartySessions:
         timetable: makes the schedule, and thus partitions the rows.
         incidents: implementation of injected pauses and crashes; None has those of a process.
         busy: wraps what the party side sends; on the virtual clock a message leaves when earlier work is done.
+        ranks: the processes that compute for this one; None without.
 
     Attributes:
         begun: when the server last began or ended a session; seconds of the monotonic clock.
@@ -103,6 +105,7 @@ class PartySessions:
     timetable: Callable[[FederationConfig, int, int], Schedule] = Schedule
     incidents: Incidents | None = None
     busy: Callable[[Carrier], Carrier] = lambda carry: carry
+    ranks: Group | None = None
     begun: float = field(default=0.0, init=False)
     progress: TrainingProgress = field(default_factory=TrainingProgress, init=False)
     state: State | None = field(default=None, init=False)
@@ -193,6 +196,7 @@ class PartySessions:
             draws=self._draws,
             identity=self.identity,
             run_cache=self._run_cache,
+            ranks=self.ranks,
         )  # fmt: skip
         for doubt in () if self.task.predicts else self._ctx.features.doubts:
             self._warn(str(doubt))

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from colonnade.client.privacy.answers import Answers, Kind
 from colonnade.client.privacy.own_encoder import OwnEncoder
+from colonnade.client.ranks.backprop import RankedBackprop
+from colonnade.client.ranks.group import Group
 from colonnade.client.training.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
 from colonnade.client.transcript.receipts import Receipts
 from colonnade.common.config.federation import FederationConfig
@@ -57,6 +59,7 @@ class ClientContext:
         keyed: called with the keys that the parties have agreed on.
         answers: the durable count of answers to the server's vectors or splits; a run asks for so many at most.
         receipts: records of the sealed boxes that parties send each other.
+        ranks: the processes that compute shares of every batch for this one; None without.
     """
 
     name: str
@@ -84,6 +87,7 @@ class ClientContext:
     answers: Callable[[Kind, int], Answers] = lambda kind, expected: Answers(None, "", PolicyConfig(), kind, expected)
     keyed: Callable[[PairKeys], None] = lambda _keys: None
     receipts: Receipts = field(default_factory=Receipts)
+    ranks: Group | None = None
 
     @property
     def table(self) -> Features:
@@ -107,7 +111,7 @@ class ClientContext:
         if self.steps is not None:
             assert isinstance(model, Shaped)  # noise on steps requires a region for the embeddings
             return NoisyBackprop(model, self.steps)
-        through = ShapedBackprop(model) if isinstance(model, Shaped) else backprop(model)
+        through = ShapedBackprop(model) if isinstance(model, Shaped) else self._through(model)
         adjust = self.federation.adjust
         if not adjust.asked:
             return through
@@ -133,6 +137,19 @@ class ClientContext:
     def sits_out(self, round: int) -> bool:
         """True if other parties were drawn for this training round, so that this one sends nothing."""
         return self.name not in self.schedule.participants(round)
+
+    def _through(self, model: nn.Module) -> Backprop:
+        """By all ranks of the party, if it has several."""
+        if self.ranks is None:
+            return backprop(model)
+        owner, rows = f"parties.{self.name}", self.features.shape[0]
+        if rows < self.ranks.size:
+            raise ConfigError(
+                f"{owner}.workers = {self.ranks.size}, for {rows} rows",
+                hint="take no more workers than rows of a batch",
+            )
+        probe = self.features[torch.arange(min(_PROBE * self.ranks.size, rows))]
+        return RankedBackprop(owner, self.ranks, self.config, model, probe)
 
     def _build(self, width: int) -> nn.Module:
         shape, owner = self.features.shape[1:], f"parties.{self.name}"

@@ -12,7 +12,6 @@ would inherit it. When its input ends, it kills its children.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import os
@@ -25,8 +24,7 @@ from typing import Any, NoReturn
 
 from colonnade.common.contracts.registry import NAMES
 from colonnade.common.run.own_files import open_own
-
-_PR_SET_PDEATHSIG = 1
+from colonnade.common.run.python_child import end_with_parent
 
 
 def main() -> None:
@@ -106,9 +104,7 @@ def _become(request: dict[str, Any], parent: int) -> NoReturn:
     """Runs in the child: sets up its environment, then runs the command line."""
     code = 1
     try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # the parent ended before prctl took effect
-            os._exit(1)
+        end_with_parent(signal.SIGTERM, parent)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _redirect(Path(request["log"]))

@@ -83,7 +83,9 @@ class _Member(Section):
     )
     device: Device = Field(default="auto", description="processor of the models: auto, cpu, cuda or cuda:N")
     threads: int = Field(
-        default=0, ge=0, description="processor threads of the member; 0 leaves it to torch, or to `up`"
+        default=0,
+        ge=0,
+        description="processor threads of the member, of all its workers; 0 leaves it to torch, or to `up`",
     )
     metrics: Endpoint = Field(
         default="", description="PORT on loopback, or HOST:PORT, that Prometheus reads; empty: none"
@@ -149,6 +151,18 @@ class PartyConfig(_Member):
     """One party's own section."""
 
     connect: Address = Field(default="", description="HOST:PORT of the server; `up` fills it in")
+    workers: int = Field(
+        default=1,
+        ge=1,
+        le=512,
+        description="processes that compute the bottom model, each a share of a batch: docs/scale.md; torchrun decides "
+        "where it starts the party",
+    )
+    interface: str = Field(
+        default="",
+        description="network interface that workers on several machines talk over, with a private address; empty: "
+        "loopback",
+    )
     data: DataConfig = Field(description="source of the party's columns")
     model: ModelConfig = Field(default=MlpConfig(), description=f"the party's bottom model; {_LEFT_OUT}")
     optimiser: OptimiserConfig = Field(default=PLAIN, description=f"optimiser of the bottom model; {_LEFT_OUT}")

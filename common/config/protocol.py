@@ -73,6 +73,7 @@ class ProtocolConfig(Section):
         monotone: True if a party can say along which columns scores only rise or fall (`parties.NAME.monotone`).
         weighted: True if the loss may be Poisson's, and rows may have weights (`server.labels.weight`).
         cards: True if the model is a scorecard: labels are counted as they are, and a party may set bins by hand.
+        ranks: True if a party computes its bottom model through `ctx.backprop` alone, so that it may have workers.
     """
 
     defaults: ClassVar[Defaults] = Defaults()
@@ -85,6 +86,7 @@ class ProtocolConfig(Section):
     monotone: ClassVar[bool] = False
     weighted: ClassVar[bool] = False
     cards: ClassVar[bool] = False
+    ranks: ClassVar[bool] = False
 
     name: str = Field(description="the protocol, which decides the other keys of this section")
 

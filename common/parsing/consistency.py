@@ -7,7 +7,7 @@ from typing import get_args
 from colonnade.common.aggregation.masked_sums import check_blinded
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.label_privacy import CONVEX
-from colonnade.common.config.members import Config, ServerConfig
+from colonnade.common.config.members import Config, PartyConfig, ServerConfig
 from colonnade.common.config.outside import OUTSIDE_LOSSES, check_metric, check_registered, load_function
 from colonnade.common.config.run_options import OF_NUMBERS, OF_TWO, POISSON, StopMetric
 from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
@@ -56,6 +56,7 @@ def _check_parties(config: Config) -> None:
                 f"parties.{name}.chaos: {federation.protocol.name} has no message {kind!r}{nearest(kind, kinds)}",
                 hint=f"there are {', '.join(kinds)}",
             )
+        check_workers(federation, name, party)
         if party.monotone:
             _check_monotone(federation, f"parties.{name}.monotone")
         if not federation.protocol.cards and (key := "special" if party.special else "cuts" if party.cuts else ""):
@@ -68,6 +69,33 @@ def _check_parties(config: Config) -> None:
                 f"parties.{name}: column {both[0]!r} has cuts and a direction: bins between given cuts follow none",
                 hint="leave one of the two out",
             )
+
+
+def check_workers(federation: FederationConfig, name: str, party: PartyConfig) -> None:
+    """Rejects workers that would have nothing to compute, or where rows cannot be shared out. Raises ConfigError."""
+    key, protocol = f"parties.{name}.workers = {party.workers}", federation.protocol
+    alone = "leave it out: the party is one process"
+    if party.workers == 1:
+        return
+    if not protocol.ranks:
+        able = ", ".join(each for each, contract in imported_contracts().items() if contract.config.ranks)
+        raise ConfigError(
+            f"{key} with the protocol {protocol.name}: a party's work there is not a batch's forward and backward pass",
+            hint=f"{alone}; or take one of {able}",
+        )
+    if federation.privacy is not None and federation.privacy.protects == "embeddings":
+        raise ConfigError(
+            f"{key} with federation.privacy.mechanism = {federation.privacy.mechanism}: rows are brought into a region "
+            "and steps are noised by one process",
+            hint=alone,
+        )
+    if party.workers > federation.batch:
+        raise ConfigError(
+            f"{key} with federation.batch = {federation.batch}: some would have no row of any batch",
+            hint=f"take {federation.batch} at most, or a larger batch",
+        )
+    if party.device.startswith("cuda"):
+        raise ConfigError(f"{key} with device = {party.device}: workers compute on CPUs", hint=alone)
 
 
 def _check_monotone(federation: FederationConfig, key: str) -> None:

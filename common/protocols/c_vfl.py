@@ -43,6 +43,7 @@ class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
     defaults: ClassVar[Defaults] = Defaults(_TOGETHER, _TOGETHER)
+    ranks: ClassVar[bool] = True
 
     name: Literal["c_vfl"] = Field(default="c_vfl", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")

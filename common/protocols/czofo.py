@@ -44,6 +44,7 @@ class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
     defaults: ClassVar[Defaults] = Defaults(SMALL, SMALL, of_numbers=1)
+    ranks: ClassVar[bool] = True
 
     name: Literal["czofo"] = Field(default="czofo", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")

@@ -30,6 +30,7 @@ class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
     defaults: ClassVar[Defaults] = Defaults(SMALL, SMALL, joint=INTERACTING)
+    ranks: ClassVar[bool] = True
 
     name: Literal["fedbcd"] = Field(default="fedbcd", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")

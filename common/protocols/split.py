@@ -29,6 +29,7 @@ class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
     defaults: ClassVar[Defaults] = Defaults(joint=INTERACTING)
+    ranks: ClassVar[bool] = True
 
     name: Literal["split"] = Field(default="split", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")

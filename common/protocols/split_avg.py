@@ -50,6 +50,7 @@ class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
     defaults: ClassVar[Defaults] = Defaults(LARGE, SMALL, joint=INTERACTING)
+    ranks: ClassVar[bool] = True
 
     name: Literal["split_avg"] = Field(default="split_avg", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")

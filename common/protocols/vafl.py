@@ -44,6 +44,7 @@ class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
     defaults: ClassVar[Defaults] = Defaults(LARGE, SMALL, joint=INTERACTING)
+    ranks: ClassVar[bool] = True
 
     name: Literal["vafl"] = Field(default="vafl", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")

@@ -35,6 +35,7 @@ class Config(split.Config):
     """Keys under `federation.protocol`."""
 
     defaults: ClassVar[Defaults] = Defaults()
+    ranks: ClassVar[bool] = False  # privacy of rows needs a backward pass of its own
 
     # The exchange is that of split.
     name: Literal["vfl_afe"] = Field(default="vfl_afe", description="the protocol")  # type: ignore[assignment]

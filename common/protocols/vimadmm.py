@@ -49,6 +49,7 @@ class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
     defaults: ClassVar[Defaults] = Defaults(SMALL, SMALL.model_copy(update={"lr": 5e-4}))
+    ranks: ClassVar[bool] = True
 
     name: Literal["vimadmm"] = Field(default="vimadmm", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="d_f, width of every party's embedding")

@@ -8,10 +8,12 @@ happens to run would then replace the standard library's. Light: every command i
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import sys
 from collections.abc import Iterator, Mapping
 
+_PR_SET_PDEATHSIG = 1
 _PATHS = "PYTHONPATH"
 _SAFE = "PYTHONSAFEPATH"
 
@@ -19,6 +21,13 @@ _SAFE = "PYTHONSAFEPATH"
 def python_module(name: str, *words: str) -> list[str]:
     """Command line of `python -m NAME WORDS` without the working directory on the child's path."""
     return [sys.executable, "-P", "-m", name, *words]
+
+
+def end_with_parent(number: int, parent: int) -> None:
+    """Has the kernel send this process a signal when its parent ends; ends it at once if that is no longer `parent`."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:  # it ended before prctl took effect
+        os._exit(1)
 
 
 def child_environment(**changes: str) -> dict[str, str]:

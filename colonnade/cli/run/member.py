@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,10 +13,12 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 
 from colonnade.client.member.process import PartyMember
+from colonnade.client.ranks.group import Group, World
 from colonnade.common.config.members import Config, Endpoint, PartyConfig, ServerConfig
 from colonnade.common.data.draws import reseed_torch
 from colonnade.common.errors import ConfigError, InputError, nearest
 from colonnade.common.observability.telemetry import Event, advances
+from colonnade.common.parsing.consistency import check_workers
 from colonnade.common.parsing.dump import config_tree, yaml_text
 from colonnade.common.parsing.earlier_defaults import as_begun
 from colonnade.common.parsing.file import load
@@ -24,6 +26,7 @@ from colonnade.common.run.rate_limit import Digest
 from colonnade.common.run.run_folder import MemberFolder, RunFolder
 from colonnade.launcher.folder_lock import locked_folder
 from colonnade.launcher.named_tables import Tables, with_tables
+from colonnade.launcher.ranks import party_ranks, start_ranks
 from colonnade.reports.console.outputs import write_text
 from colonnade.reports.console.progress import PartyProgress, Progress
 from colonnade.reports.console.run_to_end import run_to_end
@@ -109,13 +112,20 @@ def participate(
     config = with_tables(load(file, sets, begun=place.resume is not None), tables or {})
     name = _choose(file, party, list(config.parties))
     own = config.parties[name] if server_file else watched(config.parties[name])
-    progress = None if server_file else PartyProgress(console, name)
+    world, base = World.of_environment(), base or file.parent.resolve()
+    ranks: AbstractContextManager[Group | None] = nullcontext()
+    if world.size == 1 and own.workers > 1 and not answers:
+        start_ranks(own.workers, own.threads)
+    if world.size > 1 and not answers:
+        own = own.model_copy(update={"workers": world.size, "threads": own.threads // world.local})
+        check_workers(config.federation, name, own)
+        ranks = party_ranks(world, config.federation, name, own, base)
+    progress = None if server_file or world.rank else PartyProgress(console, name)
     listeners = (Digest(progress),) if progress else ()
     prepare_torch(own.threads)
     find = None if server_file is None else partial(_address, server_file)
-    with place.open(f"{config.federation.id}-{name}") as folder:
+    with ranks as group, place.open(f"{config.federation.id}-{name}") as folder:
         config = as_begun(config, folder)
-        base = base or file.parent.resolve()
         run = PartyMember(
             name,
             config.federation,
@@ -126,6 +136,7 @@ def participate(
             find_address=find,
             listeners=listeners,
             answers=answers,
+            ranks=group,
         )
         if progress:
             progress.say(f"dials {own.connect}")

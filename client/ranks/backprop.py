@@ -1,0 +1,239 @@
+"""Forward and backward through a bottom model by all ranks of a party: rank 0's side, and what the others do.
+
+Rank 0 sends every other rank its rows of a batch and, if they have changed, the model's parameters; it receives the
+embeddings. After that it sends the gradient at these rows, and receives the sum over ranks of the gradients at the
+parameters, which its optimiser follows. The other ranks hold nothing that outlives a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from enum import IntEnum
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from colonnade.client.ranks.group import Group
+from colonnade.common.config.members import PartyConfig
+from colonnade.common.config.models import OwnConfig, UserModule
+from colonnade.common.errors import ColonnadeError, ConfigError
+from colonnade.common.models.backprop import backprop
+from colonnade.common.models.build import bottom_model
+from colonnade.common.models.mixing import mixing
+from colonnade.common.version import VERSION
+
+_TOLERANCE = 1e-5  # of the largest output: kernels sum a share of the rows in another order
+_AXES = 8  # of a row, at most
+
+
+class _Order(IntEnum):
+    """What rank 0 tells the others, with its numbers."""
+
+    END = 0
+    BUILD = 1  # width, axes of a row, their sizes
+    FORWARD = 2  # rows of the batch, whether new parameters come first
+    BACKWARD = 3  # rows of the batch
+
+
+class RankedBackprop:
+    """`Backprop` of a batch by all ranks. A batch of fewer rows than ranks is rank 0's alone.
+
+    Args:
+        model: of float32 parameters on the CPU, (rows, ...) -> (rows, width); no row may depend on others.
+        rows: some of the party's own, as many as there are ranks at least, on which the others are tested.
+
+    Raises:
+        ConfigError: the model mixes rows or draws, or another rank makes something else of a row.
+    """
+
+    def __init__(self, owner: str, group: Group, config: PartyConfig, model: nn.Module, rows: Tensor) -> None:
+        _refuse_unsuited(owner, config, model, rows)
+        self._group, self._model, self._inner = group, model, backprop(model)
+        self._sent = torch.empty(0, dtype=torch.uint8)
+        self._alone = False
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            expected = model(rows)
+        if expected.dtype != torch.float32:
+            raise ConfigError(
+                f"{owner}.model makes {expected.dtype}: ranks exchange float32", hint="end it with .float()"
+            )
+        self._h = rows.new_empty(0, expected.shape[1])
+        group.tell(_Order.BUILD, expected.shape[1], rows.dim() - 1, *rows.shape[1:])
+        group.agree(_parameters(model))
+        with torch.random.fork_rng(devices=[]):
+            made = self.forward(rows)
+        if not torch.allclose(made, expected, rtol=0.0, atol=_TOLERANCE * _scale(expected), equal_nan=True):
+            at = [rank for rank in range(group.size) if _differ(made, expected, group.share(len(rows), rank))]
+            raise ConfigError(
+                f"{owner}.model: rank {', '.join(map(str, at))} makes other embeddings of the same rows",
+                hint="a model of several ranks draws nothing (no dropout), keeps all that it learns in parameters and "
+                "buffers, and is the same code at all ranks; or set workers to 1",
+            )
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The embeddings of a batch in its order; overwrites those of the last `forward`."""
+        group, rows = self._group, len(inputs)
+        self._alone = rows < group.size
+        if self._alone:
+            return self._inner.forward(inputs)
+        if rows != len(self._h):
+            self._h = self._h.new_empty(rows, self._h.shape[1])
+        state = _bytes(self._model)
+        changed = not torch.equal(state, self._sent)
+        group.tell(_Order.FORWARD, rows, changed)
+        bringing = group.spread(state) if changed else None
+        self._sent = state
+        sending = group.scatter(inputs)
+        own = self._inner.forward(inputs[group.share(rows, 0)])
+        if bringing is not None:
+            bringing()
+        sending()
+        group.gather(self._h, own)
+        return self._h
+
+    def backward(self, gradient: Tensor) -> None:
+        if self._alone:
+            self._inner.backward(gradient)
+            return
+        group, rows = self._group, len(gradient)
+        group.tell(_Order.BACKWARD, rows)
+        sending = group.scatter(gradient)  # the pass at this rank overwrites its own share alone
+        self._inner.backward(gradient[group.share(rows, 0)])
+        flat = _gradients(self._model)
+        sending()
+        group.add_up(flat)
+        for parameter, part in _parts(self._model, flat):
+            # A parameter that took no part has no gradient, and an optimiser leaves it as it is.
+            parameter.grad = None if parameter.grad is None and not part.any() else part
+
+
+def meet(group: Group, config: PartyConfig, base: Path) -> None:
+    """Compares, at every rank, what a model is built of. Raises ConfigError."""
+    code = b""
+    if isinstance(config.model, OwnConfig):
+        file = base / Path(config.model.file.rsplit(":", 1)[0]).expanduser()
+        code = file.read_bytes() if file.is_file() else code
+    group.agree({
+        "version of Colonnade or torch": f"{VERSION} {torch.__version__}".encode(),
+        "model section": config.model.model_dump_json().encode(),
+        "file of the model": code,
+    })  # fmt: skip
+
+
+def dismiss(group: Group) -> None:
+    """Rank 0: lets the others end."""
+    group.tell(_Order.END)
+
+
+def work(owner: str, group: Group, config: PartyConfig, base: Path) -> None:
+    """Computes for rank 0 until it dismisses this rank.
+
+    Raises:
+        ConfigError: this rank runs with another configuration or code, or cannot build the model.
+        EnvironmentFault: rank 0 is gone.
+    """
+    model: nn.Module = nn.Identity()
+    inner, state = backprop(model), torch.empty(0, dtype=torch.uint8)
+    shape: tuple[int, ...] = ()
+    width = rows = 0
+    while True:
+        order, *numbers = group.told()
+        match _Order(order):
+            case _Order.END:
+                return
+            case _Order.BUILD:
+                width, axes, *sizes = numbers
+                shape = tuple(sizes[:axes])
+                model = _built(owner, group, config, base, shape, width)
+                state, inner = _joined(model), backprop(model)
+            case _Order.FORWARD:
+                if numbers[1]:
+                    group.broadcast(state)
+                rows = numbers[0]
+                group.give(inner.forward(group.scattered(rows, shape)), rows)
+            case _Order.BACKWARD:
+                inner.backward(group.scattered(rows, (width,)))
+                group.add_up(_gradients(model))
+
+
+def _built(owner: str, group: Group, config: PartyConfig, base: Path, shape: tuple[int, ...], width: int) -> nn.Module:
+    try:
+        model = bottom_model(owner, config.model, shape, width, torch.Generator(), base)
+    except ColonnadeError:
+        with suppress(ConfigError):  # rank 0 says which rank differs, and this one why
+            group.agree(_parameters(None))
+        raise
+    group.agree(_parameters(model))
+    return model.train()
+
+
+def _parameters(model: nn.Module | None) -> dict[str, bytes]:
+    shapes = [] if model is None else [(name, (*tensor.shape,), tensor.dtype) for name, tensor in _named(model)]
+    return {"set of parameters": repr((model is None, shapes)).encode()}
+
+
+def _refuse_unsuited(owner: str, config: PartyConfig, model: nn.Module, rows: Tensor) -> None:
+    """Refuses a model whose rows cannot be shared out. Dropout and the like show when ranks are compared."""
+    said = ""
+    if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules()):
+        said = "normalises over the rows of a batch"
+    elif any(isinstance(module, nn.modules.dropout._DropoutNd) for module in model.modules()):
+        said = "has dropout, which each rank would draw for itself"
+    elif any(p.requires_grad and p.dtype != torch.float32 for p in model.parameters()) or rows.dim() > _AXES:
+        said = "has parameters other than float32, or rows of many axes"
+    elif isinstance(config.model, UserModule):
+        said = mixing(model, rows)
+    if said:
+        raise ConfigError(f"{owner}.model, with several ranks: {said}", hint="set workers to 1, or take another model")
+
+
+def _differ(made: Tensor, expected: Tensor, rows: slice) -> bool:
+    scale = _TOLERANCE * _scale(expected)
+    return not torch.allclose(made[rows], expected[rows], rtol=0.0, atol=scale, equal_nan=True)
+
+
+def _scale(tensor: Tensor) -> float:
+    return float(tensor.nan_to_num(0.0, 0.0, 0.0).abs().max()) if tensor.numel() else 0.0
+
+
+def _named(model: nn.Module) -> list[tuple[str, Tensor]]:
+    """Everything that a model computes with, in an order that equal models share; those of large elements first."""
+    found = [*model.named_parameters(), *model.named_buffers()]
+    return sorted(found, key=lambda named: -named[1].element_size())
+
+
+def _bytes(model: nn.Module) -> Tensor:
+    """A copy of all of it, in one tensor of bytes."""
+    parts = [tensor.detach().contiguous().reshape(-1).view(torch.uint8) for _, tensor in _named(model)]
+    return torch.cat([torch.empty(0, dtype=torch.uint8), *parts])  # of no parameters, too
+
+
+def _joined(model: nn.Module) -> Tensor:
+    """Moves everything that a model computes with into one tensor of bytes, which then is the model's memory."""
+    flat = _bytes(model)
+    at = 0
+    for _, tensor in _named(model):
+        size = tensor.numel() * tensor.element_size()
+        tensor.data = flat[at : at + size].view(tensor.dtype).view(tensor.shape)  # aligned, by their order
+        at += size
+    return flat
+
+
+def _trained(model: nn.Module) -> list[nn.Parameter]:
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def _gradients(model: nn.Module) -> Tensor:
+    """All gradients in one tensor; zeros where there is none."""
+    found = [p.new_zeros(p.numel()) if p.grad is None else p.grad.reshape(-1) for p in _trained(model)]
+    return torch.cat(found)
+
+
+def _parts(model: nn.Module, flat: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    """Every trained parameter, and its part of such a tensor."""
+    at = 0
+    for parameter in _trained(model):
+        yield parameter, flat[at : at + parameter.numel()].view(parameter.shape)
+        at += parameter.numel()

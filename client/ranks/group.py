@@ -1,0 +1,256 @@
+"""The process group of one party: its ranks, the address that they talk over, and the test that all run the same.
+
+Neither end of a group authenticates the other, so that only tensors of shapes that both ends know travel, and a rank
+listens on loopback or a private address alone. The ranks find each other through a file if they are on one machine and
+`colonnade client` has started them (launcher/ranks.py), else through the store of torchrun.
+"""
+
+from __future__ import annotations
+
+import datetime
+import fcntl
+import hashlib
+import ipaddress
+import os
+import socket
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from colonnade.common.errors import ConfigError, EnvironmentFault
+
+FILE = "COLONNADE_RANKS"
+"""Environment variable: the file in which the ranks of one machine find each other, in a folder of this user alone."""
+
+_INTERFACE = "GLOO_SOCKET_IFNAME"
+_SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
+_IDLE = datetime.timedelta(days=3650)  # a worker waits for the next batch as long as rank 0 lives
+_ORDER = 16  # numbers of an order
+
+
+@dataclass(frozen=True)
+class World:
+    """A process's place among those that torchrun has started.
+
+    Args:
+        local: how many of them are on this machine.
+    """
+
+    rank: int = 0
+    size: int = 1
+    local: int = 1
+
+    @classmethod
+    def of_environment(cls) -> World:
+        size = _number("WORLD_SIZE", 1)
+        return cls(_number("RANK", 0), size, _number("LOCAL_WORLD_SIZE", size)) if size > 1 else cls()
+
+
+class Group:
+    """Transport between rank 0 and the others. Shares of a batch are consecutive rows, in the order of the ranks.
+
+    Args:
+        lost: called with the reason when another rank is gone or does not respond; it does not return.
+    """
+
+    def __init__(self, world: World, lost: Callable[[str], None]) -> None:
+        self.rank, self.size, self._lost = world.rank, world.size, lost
+        self._order = torch.zeros(_ORDER, dtype=torch.int64)
+
+    def tell(self, *order: int) -> None:
+        """Rank 0: tells the others what comes next, in whole numbers."""
+        self._order.zero_()
+        self._order[: len(order)] = torch.tensor(order, dtype=torch.int64)
+        self.broadcast(self._order)
+
+    def told(self) -> list[int]:
+        """Another rank: what rank 0 tells, padded by zeros."""
+        self.broadcast(self._order)
+        return [int(number) for number in self._order]
+
+    def broadcast(self, tensor: Tensor) -> None:
+        """Fills `tensor` with that of rank 0."""
+        with self._reaching("another rank"):
+            dist.broadcast(tensor, 0)
+
+    def spread(self, tensor: Tensor) -> Callable[[], None]:
+        """Rank 0: begins to broadcast; the result waits until `tensor` may change."""
+        with self._reaching("another rank"):
+            return self._waiting(dist.broadcast(tensor, 0, async_op=True), "another rank")
+
+    def add_up(self, tensor: Tensor) -> None:
+        """Rank 0: replaces `tensor` by the sum of all ranks'. Its content is of no use at the others."""
+        with self._reaching("another rank"):
+            dist.reduce(tensor, 0)
+
+    def scatter(self, rows: Tensor) -> Callable[[], None]:
+        """Rank 0: begins to send the others their shares; the result waits until `rows` may change."""
+        parts = [_padded(rows[share], self._most(len(rows))) for share in shares(len(rows), self.size)]
+        with self._reaching("another rank"):
+            return self._waiting(dist.scatter(torch.empty_like(parts[0]), parts, src=0, async_op=True), "another rank")
+
+    def scattered(self, rows: int, shape: Sequence[int]) -> Tensor:
+        """Another rank: its share of so many rows of a shape."""
+        found = torch.empty(self._most(rows), *shape)
+        with self._reaching("rank 0"):
+            dist.scatter(found, src=0)
+        own = self.share(rows, self.rank)
+        return found[: own.stop - own.start]
+
+    def gather(self, into: Tensor, own: Tensor) -> None:
+        """Rank 0: fills `into` with the shares of all, of which `own` is its own."""
+        most = self._most(len(into))
+        alike = len(into) == most * self.size
+        parts = [*into.chunk(self.size)] if alike else [into.new_empty(most, *into.shape[1:]) for _ in range(self.size)]
+        with self._reaching("another rank"):
+            dist.gather(_padded(own, most), parts, dst=0)
+        if not alike:
+            for share, part in zip(shares(len(into), self.size), parts, strict=True):
+                into[share] = part[: share.stop - share.start]
+
+    def give(self, own: Tensor, rows: int) -> None:
+        """Another rank: sends its share of so many rows."""
+        with self._reaching("rank 0"):
+            dist.gather(_padded(own, self._most(rows)), dst=0)
+
+    def _most(self, rows: int) -> int:
+        return -(-rows // self.size)
+
+    def share(self, rows: int, rank: int) -> slice:
+        return shares(rows, self.size)[rank]
+
+    def agree(self, parts: Mapping[str, bytes]) -> None:
+        """Compares what must be equal at all ranks, by digest. Raises ConfigError at rank 0 and where it differs."""
+        own = b"".join(hashlib.sha256(part).digest() for part in parts.values())
+        mine = torch.frombuffer(bytearray(own), dtype=torch.uint8)
+        found = [torch.empty_like(mine) for _ in range(self.size)]
+        with self._reaching("another rank"):
+            dist.all_gather(found, mine)
+        for at, what in enumerate(parts):
+            expected, *others = (bytes(each[32 * at : 32 * (at + 1)].tolist()) for each in found)
+            differing = [rank for rank, other in enumerate(others, 1) if other != expected]
+            if differing and self.rank in (0, *differing):
+                who = f"rank {self.rank}" if self.rank else f"rank {', '.join(map(str, differing))}"
+                raise ConfigError(
+                    f"{who} has another {what} than rank 0: ranks with different configurations or code",
+                    hint="give all ranks the same configuration file, code of the model, and versions of packages",
+                )
+
+    def _waiting(self, work: dist.Work | None, who: str) -> Callable[[], None]:
+        assert work is not None  # None at ranks outside the group alone
+
+        def wait() -> None:
+            with self._reaching(who):
+                work.wait()
+
+        return wait
+
+    @contextmanager
+    def _reaching(self, who: str) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as gone:
+            first = next(iter(str(gone).splitlines()), "")
+            reason = "it does not respond" if "imed out" in first else "its connection was closed"
+            self._lost(f"{who} is gone: {reason}")
+            raise EnvironmentFault(f"{who} is gone: {reason}", hint="see what it printed above") from None
+
+
+def _padded(rows: Tensor, most: int) -> Tensor:
+    """The rows and what makes them as many as the largest share has, since all parts of a collective have one shape."""
+    if len(rows) == most:
+        return rows.contiguous()
+    return torch.cat([rows, rows.new_zeros(most - len(rows), *rows.shape[1:])])
+
+
+def shares(rows: int, size: int) -> Sequence[slice]:
+    """Consecutive shares of a batch, as equal as they can be, the larger ones first."""
+    ends = [0]
+    for rank in range(size):
+        ends.append(ends[-1] + rows // size + (rank < rows % size))
+    return [slice(start, end) for start, end in pairwise(ends)]
+
+
+@contextmanager
+def joined(world: World, owner: str, interface: str, patience: float, lost: Callable[[str], None]) -> Iterator[Group]:
+    """The group of all ranks, which have the same version of Colonnade and torch.
+
+    Args:
+        interface: `parties.NAME.interface`.
+        patience: seconds for what another rank computes of a batch.
+
+    Raises:
+        ConfigError: this rank would listen on a public address.
+        EnvironmentFault: the others do not come.
+    """
+    os.environ[_INTERFACE] = private_interface(owner, interface, several=world.local < world.size)
+    place = os.environ.get(FILE, "")
+    wait = datetime.timedelta(seconds=patience) if world.rank == 0 else _IDLE
+    try:
+        if place and world.local == world.size:
+            where = f"file://{place}"
+            dist.init_process_group("gloo", where, rank=world.rank, world_size=world.size, timeout=wait)
+        else:
+            dist.init_process_group("gloo", timeout=wait)
+    except (RuntimeError, ValueError) as failed:
+        first = next(iter(str(failed).splitlines()), type(failed).__name__)
+        raise EnvironmentFault(
+            f"{owner}: rank {world.rank} of {world.size} does not reach the others: {first}",
+            hint="start all ranks by torchrun, with the same --rdzv-endpoint; or set workers, without torchrun",
+        ) from None
+    try:
+        yield Group(world, lost)
+    finally:
+        dist.destroy_process_group()
+
+
+def address_of(interface: str) -> str | None:
+    """The IPv4 address of a network interface of this machine; None without one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        try:
+            found = fcntl.ioctl(asking.fileno(), _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+        except OSError:
+            return None
+    return socket.inet_ntoa(found[20:24])
+
+
+def private_interface(
+    owner: str, configured: str, *, several: bool, address: Callable[[str], str | None] = address_of
+) -> str:
+    """The interface on which a rank listens; loopback by default.
+
+    Args:
+        several: True for ranks on several machines.
+
+    Raises:
+        ConfigError: it is public, or not there.
+    """
+    names = configured or os.environ.get(_INTERFACE, "")
+    key = f"{owner}.interface" if configured or not names else _INTERFACE
+    there = [name for _, name in socket.if_nameindex()]
+    if not names and several:
+        raise ConfigError(
+            f"{key}: missing, and the ranks are on several machines",
+            hint="name the network interface of their private network, such as eth1",
+        )
+    names = names or next(name for name in there if address(name) == "127.0.0.1")
+    for name in names.split(","):
+        if (found := address(name)) is None:
+            raise ConfigError(f"{key} = {name}: it has no IPv4 address", hint=f"there are {', '.join(there)}")
+        if ipaddress.ip_address(found).is_global:
+            raise ConfigError(
+                f"{key} = {name}: its address {found} is public, and whoever reaches a rank is taken for one",
+                hint="take an interface of a private network that the ranks alone are in",
+            )
+    return names
+
+
+def _number(variable: str, otherwise: int) -> int:
+    found = os.environ.get(variable, "")
+    return int(found) if found.isdecimal() else otherwise

@@ -1,0 +1,139 @@
+"""A party of several processes: torchrun's launcher starts them on this machine, and this process stands for them.
+
+torchrun's usual rendezvous listens on all addresses of the machine, and unpickles what it is told there
+(docs/threat_model.md). Ranks of one machine meet through files instead, in a folder that this user alone can enter.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+
+from colonnade.client.ranks.backprop import dismiss, meet, work
+from colonnade.client.ranks.group import FILE, Group, World, joined
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.members import PartyConfig
+from colonnade.common.errors import ColonnadeError
+from colonnade.common.run.python_child import end_with_parent, safe_children
+from colonnade.launcher.scratch import scratch
+from colonnade.reports.console.screen import INTERRUPTED, err, fail
+
+_CODE = "code"  # file of a rank's exit code
+_LEAST_PATIENCE = 60.0  # seconds for a share of a batch, if the federation's parties answer sooner
+
+
+def start_ranks(workers: int, threads: int) -> NoReturn:
+    """Runs this command as so many ranks to their end, and ends as the party does.
+
+    A party of which a rank was killed ends by the same signal, so that whoever watches it starts it again.
+
+    Args:
+        threads: of all ranks; 0 divides those that torch would take.
+    """
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs  # noqa: PLC0415  # slow
+    from torch.distributed.elastic.multiprocessing.api import SignalException  # noqa: PLC0415
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch  # noqa: PLC0415
+
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # every rank says itself what is wrong
+    code = 0
+    with scratch() as folder, safe_children():
+        os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # which would listen on all addresses
+        os.environ[FILE] = str(folder / "group")
+        os.environ["OMP_NUM_THREADS"] = str(max(1, (threads or torch.get_num_threads()) // workers))
+        launched = LaunchConfig(
+            min_nodes=1,
+            max_nodes=1,
+            nproc_per_node=workers,
+            run_id="party",
+            rdzv_backend="c10d",
+            rdzv_endpoint=str(folder / "rendezvous"),
+            rdzv_configs={"store_type": "file"},
+            local_addr="127.0.0.1",
+            logs_specs=DefaultLogsSpecs(log_dir=str(folder / "logs")),
+            max_restarts=0,
+            monitor_interval=0.1,
+        )
+        try:
+            elastic_launch(launched, sys.executable)("-P", "-m", "colonnade", *sys.argv[1:])
+        except SignalException:  # `up` ends us soon after others have failed, which may be our fault
+            code = _kept(folder)
+        except ChildFailedError as failed:
+            code = party_code({rank: failure.exitcode for rank, failure in failed.failures.items()})
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
+        os.kill(os.getpid(), -code)
+    raise SystemExit(code)
+
+
+def party_code(codes: Mapping[int, int]) -> int:
+    """Exit code of a party by those of its ranks: an error of its own first, then the signal that killed one.
+
+    The others end because one has: by SIGTERM, as interrupted, or, rank 0, by SIGKILL.
+    """
+    own = [code for _, code in sorted(codes.items()) if code > 0 and code != INTERRUPTED]
+    killed = [code for code in codes.values() if code < 0 and code != -signal.SIGTERM]
+    return next(iter(own), next(iter(killed), INTERRUPTED))
+
+
+@contextmanager
+def party_ranks(
+    world: World, federation: FederationConfig, name: str, config: PartyConfig, base: Path
+) -> Iterator[Group]:
+    """The group of a party that torchrun has started. Any rank but 0 computes here until rank 0 ends, and exits.
+
+    Raises ConfigError or EnvironmentFault as `joined`, and if the ranks have different configurations or code.
+    """
+    owner, first = f"parties.{name}", world.rank == 0
+    end_with_parent(signal.SIGTERM, os.getppid())
+    if not first:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # no Python code runs while it waits for rank 0
+    patience = max(federation.timeouts.answer, _LEAST_PATIENCE)
+    with joined(world, owner, config.interface, patience, _follow if first else _end_quietly) as group:
+        with _at_once():
+            meet(group, config, base)
+            if not first:
+                work(owner, group, config, base)
+                raise SystemExit
+            yield group
+        dismiss(group)
+
+
+@contextmanager
+def _at_once() -> Iterator[None]:
+    """Ends this rank at its own error without Python's end, which takes longer than `up` waits for who is at fault."""
+    try:
+        yield
+    except ColonnadeError as error:
+        if place := os.environ.get(FILE):
+            Path(place).with_name(_CODE).write_text(str(error.exit_code), encoding="utf-8")
+        with suppress(SystemExit):
+            fail(error)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(error.exit_code)
+
+
+def _kept(folder: Path) -> int:
+    file = folder / _CODE
+    return int(file.read_text(encoding="utf-8") or INTERRUPTED) if file.exists() else INTERRUPTED
+
+
+def _follow(reason: str) -> NoReturn:
+    """Ends like a rank that was killed: the server waits for a party that has gone without a word."""
+    err.print(f"{reason}: the party ends with it", style="yellow")
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("killed")
+
+
+def _end_quietly(_reason: str) -> NoReturn:
+    """Rank 0 is gone, and has said why."""
+    os._exit(INTERRUPTED)
