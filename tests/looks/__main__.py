@@ -48,6 +48,8 @@ def main() -> None:
                     name = f"{example.name.replace(' ', '-')}-{width}-{'dark' if dark else 'light'}.png"
                     _save(browser.picture(), into / name)
         if given.all is None:
+            browser.open(examples[0].page, 1280, 1300)
+            _save(browser.picture(), FIGURES / "report.png")
             OUTLINE.write_text(json.dumps(built, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,12 @@ def make_pages(folder: Path) -> list[Example]:
     short: dict[str, Any] = {"sets": ("federation.epochs=5",), "progress": False}
     protocols = ["split", "fdml", "linear_admm", "hetero_lr", "vfl_afe"]
     compared = colonnade.compare(*_biopsies("split"), protocols=protocols, trials=0, out=folder / "compare", **short)
+    rates = ("every_party.optimiser.name=sgd", "every_party.optimiser.lr=1e30")
+    with suppress(colonnade.ColonnadeError):
+        colonnade.simulate(*_biopsies("split"), folder / "failed", sets=rates)
     pages = {
         "report": biopsies.report(),
+        "report of a failed run": colonnade.load(folder / "failed").report(),
         "report of ten classes": digits.report(),
         "report of a number": progress.report(),
         "comparison": biopsies.compare(coded),

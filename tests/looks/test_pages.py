@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.looks.examples import Example, make_pages
+from tests.looks.outline import OUTLINE, outline
 from tests.support.browser import Browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -38,6 +41,34 @@ def test_nothing_is_cut_and_everything_is_named(browser: Browser, pages: list[Ex
         assert example.page.stat().st_size < 300_000, example.name
     assert not faults, "\n".join(faults)
     assert browser.console == []
+
+
+FIRST_SCREEN = """(() => [...document.querySelectorAll("main p, main h2, main h3, main th, main td, main li, text")]
+  .filter((e) => e.getClientRects().length && e.getBoundingClientRect().bottom <= innerHeight)
+  .map((e) => e.textContent.trim()).join(" | "))()"""
+QUESTIONS = {
+    "which party is worth its cost": ("explanation", r"\w+ is worth most: .*of the bytes|add nothing told from chance"),
+    "is this model better than none": ("report", r"Accuracy \d\d\.\d% on \d+ test rows .* always '\w+' has \d\d\.\d%"),
+    "which of them to take": ("comparison", r"Take \w+: .* better than always the commonest class"),
+    "who sees what": ("report", r"The server sees every party's embeddings .*in the clear"),
+    "why did it stop": ("report", r"Stopped early \| because validation accuracy was no better in \d+ evaluations"),
+    "what does this error want": ("report of a failed run", r"Lower the learning rates: `colonnade simulate --resume"),
+}
+
+
+def test_the_first_screen_answers_questions(browser: Browser, pages: list[Example]) -> None:
+    by_name = {example.name: example.page for example in pages}
+    for question, (name, answer) in QUESTIONS.items():
+        browser.open(by_name[name], 1280, 800)
+        assert re.search(answer, shown := browser.value(FIRST_SCREEN)), f"{question}: {shown}"
+
+
+def test_pictures_of_the_docs_show_pages_of_today(browser: Browser, pages: list[Example]) -> None:
+    built = {}
+    for example in pages:
+        browser.open(example.page, 1280)
+        built[example.name] = outline(browser)
+    assert built == json.loads(OUTLINE.read_text(encoding="utf-8")), "python -m tests.looks makes them anew"
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

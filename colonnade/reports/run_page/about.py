@@ -223,11 +223,13 @@ def _end(run: RecordedRun) -> Card:
 
 
 def _what_next(run: RecordedRun) -> str:
-    command = "simulate" if RunFolder(run.folder).simulated.exists() else "up"
-    if RunFolder(run.folder).model_record.exists() or run.summary["rounds"]:
+    again = f"colonnade {'simulate' if run.virtual else 'up'} --resume {run.folder}"
+    if any(event["kind"] == "diverged" for event in run.events):
         return (
-            f"When the cause is mended, `colonnade {command} --resume {run.folder}` goes on from the last checkpoint."
+            f"Lower the learning rates: `{again} --set every_party.optimiser.lr=RATE` goes on from a sound checkpoint."
         )
+    if RunFolder(run.folder).model_record.exists() or run.summary["rounds"]:
+        return f"When the cause is mended, `{again}` goes on from the last checkpoint."
     return "No round was done. When the cause is mended, begin it again."
 
 
