@@ -214,7 +214,7 @@ def test_protocols_of_other_packages_are_installed_tested_and_run(python: Path, 
     assert " passed" in tested and " found" in checked.replace("\n", " ")
     alone, broken = (json.loads((package / name / "summary.json").read_text()) for name in ("alone", "broken"))
     assert alone["protocol"] == "signs" and alone["metrics"] == broken["metrics"]
-    assert " passed" in new_tested and "my_way, simulated" in simulated
+    assert " passed" in new_tested and "my_way on digits" in simulated
     assert json.loads((new / "run" / "summary.json").read_text())["metrics"]["test_accuracy"] > 0.8
 
 

@@ -17,11 +17,10 @@ from pathlib import Path
 from PIL import Image
 
 from tests.looks.examples import make_pages
-from tests.looks.outline import OUTLINE, SCREENS, outline
+from tests.looks.outline import OUTLINE, SCREENS, SHOWN, outline
 from tests.support.browser import Browser
 
 FIGURES = Path(__file__).parents[2] / "docs" / "figures"
-_SHOWN = {"report", "comparison", "explanation", "card"}
 
 
 def main() -> None:
@@ -34,10 +33,10 @@ def main() -> None:
         into.mkdir(parents=True, exist_ok=True)
         built = {}
         for example in examples:
+            if given.all is None and example.name not in SHOWN:
+                continue
             browser.open(example.page, 1280)
             built[example.name] = outline(browser)
-            if given.all is None and example.name not in _SHOWN:
-                continue
             for width, height in SCREENS.values():
                 for dark in (False, True):
                     browser.open(example.page, width, height, dark=dark)

@@ -8,6 +8,8 @@ from typing import Any
 from tests.support.browser import Browser
 
 OUTLINE = Path(__file__).parents[2] / "docs" / "figures" / "pages" / "pages.json"
+SHOWN = {"report", "comparison", "explanation", "card"}
+"""Pages of which docs/figures/pages has pictures."""
 SCREENS = {"phone": (390, 844), "tablet": (768, 1024), "screen": (1280, 800)}
 """Width and height of what is seen first."""
 
