@@ -533,7 +533,9 @@ def rounded_span(values: Sequence[float]) -> tuple[float, float]:
     """From the lowest to the highest value, rounded outwards to ticks."""
     low, high = min(values, default=0.0), max(values, default=1.0)
     if high - low < 1e-9:
-        low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
+        size = max(abs(low), abs(high))
+        around = 0.5 * size if size > 1e-9 else 0.5
+        low, high = low - around, high + around
     marks = ticks(low, high)
     step = marks[1] - marks[0] if len(marks) > 1 else high - low
     return min(low, step * math.floor(low / step + 1e-9)), max(high, step * math.ceil(high / step - 1e-9))

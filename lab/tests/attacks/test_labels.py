@@ -154,7 +154,9 @@ def test_an_aligned_run_is_attacked_by_its_common_rows(tmp_path: Path, monkeypat
     assert set(joined) == common and opened.labels.tolist() == [int(y[int(key[1:])]) for key in joined]
     place = {key: number for number, key in enumerate(keys)}
     own = torch.from_numpy(x[[place[key] for key in joined], 3:]).float()
-    assert torch.corrcoef(torch.stack([own[:, 0], opened.columns("two")[:, 0]]))[0, 1] > 0.999  # scaled, of these rows
+    assert (
+        torch.corrcoef(torch.stack([own[:, 0], opened.columns("two")[torch.arange(len(joined))][:, 0]]))[0, 1] > 0.999
+    )  # scaled, of these rows
     code, said = command(monkeypatch, capfd, "attack", run.folder, "--kind", "labels")
     assert code == 0, said
     best = json.loads((run.folder / "attacks" / "labels.json").read_text())["parties"]["one"]["best"]

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).parents[3]
 SUMMARY = {
-    "schema", "status", "error", "federation", "protocol", "dataset", "parties", "rounds", "seconds",
+    "schema", "status", "error", "federation", "protocol", "dataset", "parties", "rows", "rounds", "seconds",
     "seconds_to_first_round",
     "metrics", "best", "model", "stopped", "bytes", "epsilon", "delta", "person", "privacy", "label_privacy",
     "answer_privacy", "details", "classes", "warning", "fallen", "decision", "forest",
@@ -95,7 +95,7 @@ def assert_as_simulated(file: Path, out: Path, output: str) -> None:
         assert up < party["up"]["wire"] < up * 1.005 + 300 * len(together.messages)
         ledger = map(json.loads, (out / "parties" / name / "ledger.jsonl").read_text().splitlines())
         assert sum(line.get("bytes", 0) for line in ledger) == up
-    assert not list(out.rglob("key.pem")) and "run folder:" in output and "test accuracy" in output
+    assert not list(out.rglob("key.pem")) and "\nfolder " in output and "test accuracy" in output
     assert "BEGIN" not in (out / "config.yaml").read_text()
 
 
