@@ -6,11 +6,13 @@ A console asks for the activities when it draws (colonnade/reports/console/live.
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-_under_way: list[Activity] = []  # appended and removed at once, read as a copy: threads need no lock
+# Appended and removed at once, read as a copy: threads need no lock. An activity that its owner has dropped is over.
+_under_way: list[weakref.ref[Activity]] = []
 
 
 @dataclass(eq=False)
@@ -35,11 +37,10 @@ class Activity:
     begun: float = field(default_factory=time.monotonic)
 
     def begin(self) -> None:
-        _under_way.append(self)
+        _under_way.append(weakref.ref(self, _forget))
 
     def end(self) -> None:
-        if self in _under_way:
-            _under_way.remove(self)
+        _forget(weakref.ref(self))
 
     def step(self, count: int = 1) -> None:
         self.done += count
@@ -50,6 +51,11 @@ class Activity:
         if made <= 0 or self.total <= 0:
             return None
         return max(now - self.begun, 0.0) / made * max(self.total - self.done, 0)
+
+
+def _forget(one: weakref.ref[Activity]) -> None:
+    with suppress(ValueError):
+        _under_way.remove(one)
 
 
 @contextmanager
@@ -65,4 +71,4 @@ def activity(what: str, total: int = 0, unit: str = "") -> Iterator[Activity]:
 
 def under_way() -> tuple[Activity, ...]:
     """Everything that has begun and not ended, in the order of the beginnings."""
-    return tuple(_under_way)
+    return tuple(one for found in tuple(_under_way) if (one := found()) is not None)

@@ -13,6 +13,7 @@ import colonnade
 from colonnade.common.data.labels import LabelColumn, with_positive
 from colonnade.common.errors import ColonnadeError, ConfigError, DataError
 from colonnade.common.run.numbers import plain
+from tests.cli.read.reports import Page
 from tests.python.test_headlines import configured, printed, rare, tables
 from tests.support.household import colonnade as command
 
@@ -54,7 +55,7 @@ def test_a_run_is_judged_by_the_chosen_class_and_says_which(tmp_path: Path) -> N
     for found, name in ((by_alphabet, "paid"), (chosen, "late")):
         assert f"test AUC of {name} " in printed(found)
         assert f"| positive class | {name} |" in found.card().read_text()
-        assert f"the positive class, &#x27;{name}&#x27;" in found.report().read_text()
+        assert Page(found.report().read_text()).cells("positive class") == [["positive class", name]]
         said = found.predict([f"case{number}" for number in range(400)])
         assert tuple(said.column_names[2:]) == (("p_late", "p_paid") if name == "paid" else ("p_paid", "p_late"))
         decision = found.summary["decision"]

@@ -14,6 +14,8 @@ from colonnade.reports.console.progress import PartyProgress, Progress
 from colonnade.reports.console.screen import Screen
 from tests.support.terminal import lines_of
 
+pytestmark = pytest.mark.usefixtures("no_garbage")  # runs that other tests have dropped are under way until collected
+
 WIDTHS = (60, 80, 120, 200)
 NAME = "a-party-with-a-name-that-is-longer-than-any-line-of-progress-may-be"
 
@@ -120,6 +122,14 @@ def test_what_takes_no_time_is_not_shown_in_a_pipe() -> None:
                 one.begun = clock.now
                 region.draw()
     assert not printed.getvalue()
+
+
+def test_a_run_that_nobody_holds_is_not_under_way() -> None:
+    progress = Progress(Screen(file=io.StringIO()))
+    progress(round_event(1))
+    assert [one.what for one in under_way()] == ["training"]
+    del progress
+    assert not under_way()
 
 
 def test_a_party_trains_from_its_begin_to_its_end() -> None:
