@@ -22,7 +22,7 @@ from colonnade.common.privacy.accounting.accountant import epsilon, find_noise_m
 from colonnade.reports.console.screen import out as console
 
 KEY = "person"
-_PERSONS, _COMMON, _ASKED = 600, 0.6, 40  # persons, share known to every member, number of ids to predict
+_PERSONS, _COMMON, _ASKED = 2400, 0.6, 40  # persons, share known to every member, number of ids to predict
 _MOST = 16  # parties
 _REGIONS = {"north": -0.6, "south": 0.0, "west": 0.6}
 _NOISE = 0.5  # label noise, in standard deviations of the columns' contribution
