@@ -22,7 +22,7 @@ from colonnade.client.ranks.group import FILE, Group, World, joined
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
 from colonnade.common.errors import ColonnadeError
-from colonnade.common.run.python_child import end_with_parent, safe_children
+from colonnade.common.run.python_child import end_with_parent, python_module, safe_children
 from colonnade.launcher.scratch import scratch
 from colonnade.reports.console.screen import INTERRUPTED, err, fail
 
@@ -63,7 +63,8 @@ def start_ranks(workers: int, threads: int) -> NoReturn:
             monitor_interval=0.1,
         )
         try:
-            elastic_launch(launched, sys.executable)("-P", "-m", "colonnade", *sys.argv[1:])
+            python, *words = python_module("colonnade", *sys.argv[1:])
+            elastic_launch(launched, python)(*words)
         except SignalException:  # `up` ends us soon after others have failed, which may be our fault
             code = _kept(folder)
         except ChildFailedError as failed:
