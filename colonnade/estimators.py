@@ -102,7 +102,7 @@ class _Federated(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.string = tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
         tags.non_deterministic = self.processes
         return tags
 

@@ -32,7 +32,7 @@ class OwnRecord:
 
 @dataclass
 class OtherParties:
-    """Parties that have stated the same in this session, so that they are compared once.
+    """Parties whose statements so far are the same, so that they are compared once.
 
     Args:
         names: theirs.
