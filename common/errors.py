@@ -228,6 +228,13 @@ def declared(error: BaseException) -> tuple[str, str]:
     return error.shared, error.hint if error.telling is None else _AT_HOME
 
 
+def remedy(error: BaseException) -> str:
+    """What to do about an error, for the member that it happened to; "" if nobody knows."""
+    if isinstance(error, ColonnadeError):
+        return error.hint or (error.advice if isinstance(error, TrainingDiverged) else "")
+    return "this is a fault of Colonnade: --debug shows where"
+
+
 def _type_name(error: BaseException) -> str:
     """Name of the nearest built-in class: any other class name is text from its author."""
     return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins")

@@ -136,7 +136,7 @@ class Simulation:
         self.server = self._serve(self._part(_SERVERS))
         if self.files is not None and not self.files.begun:
             self.files.keep_config()
-        status, error = "failed", ""
+        status, error = "failed", None
         try:
             with self.benches.counting():
                 await self._converse()
@@ -145,7 +145,7 @@ class Simulation:
             status = "interrupted"
             raise
         except Exception as failed:
-            error = str(failed)
+            error = failed
             raise
         finally:
             if (outcome := self.outcome) is not None:
@@ -291,8 +291,8 @@ class Simulation:
             if (releases := self.server.ctx.releases) is not None:
                 releases.close()
 
-    def _end(self, outcome: Outcome, status: str, error: str) -> None:
-        ctx, outcome.status, outcome.error = outcome.server, status, error or None
+    def _end(self, outcome: Outcome, status: str, error: Exception | None) -> None:
+        ctx, outcome.status, outcome.error = outcome.server, status, error
         if status != "completed":
             outcome.seconds = ctx.clock()
         outcome.best_saved = self.server.saving.best

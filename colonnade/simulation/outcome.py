@@ -35,7 +35,7 @@ class Outcome:
     messages: list[tuple[str, str, Message]] = field(default_factory=list)
     saved: dict[int, dict[str, Snapshot]] = field(default_factory=dict)
     status: str = "failed"
-    error: str | None = None
+    error: Exception | None = None
     seconds: float = 0.0
     best_saved: int = 0
     captures: dict[str, Capture] = field(default_factory=dict)

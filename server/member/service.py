@@ -153,7 +153,7 @@ class ServerMember:
         self,
         hub: Hub,
         work: Awaitable[object],
-        over: Callable[[str, str | None], None],
+        over: Callable[[str, Exception | None], None],
         *,
         shared: Callable[[Exception], Exception] = lambda error: error,
         beside: Collection[asyncio.Future[None]] = (),
@@ -161,11 +161,11 @@ class ServerMember:
         """Runs the work while revoked parties are cut off; then sends the parties the error, or the end of the run.
 
         Args:
-            over: called last, with completed, interrupted or failed, and the reason of a failure.
+            over: called last, with completed, interrupted or failed, and the error of a failure.
             shared: maps an error to the one that parties receive.
             beside: cancelled before the farewell.
         """
-        status, reason = "failed", None
+        status, failed = "failed", None
         tasks = (asyncio.ensure_future(hub.watch_revocations()), *beside)
         try:
             await work
@@ -174,7 +174,7 @@ class ServerMember:
             status = "interrupted"
             raise
         except Exception as error:
-            reason = str(error)
+            failed = error
             hub.say_failure(getattr(error, "party", SERVER), shared(error))
             raise
         finally:
@@ -183,7 +183,7 @@ class ServerMember:
             await asyncio.gather(*tasks, return_exceptions=True)
             if status != "interrupted" or self.task.dismisses:
                 await hub.part(self._parting if status == "completed" else _PARTING_EARLY)
-            over(status, reason)
+            over(status, failed)
 
     @property
     def _parting(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from colonnade.common.config.run_options import back_off_factor
 from colonnade.common.contracts.agreed_parts import parts_in_use
 from colonnade.common.contracts.boosting import BoostedConfig
 from colonnade.common.encryption.parameters import SumSize, security
-from colonnade.common.errors import EnvironmentFault
+from colonnade.common.errors import EnvironmentFault, remedy
 from colonnade.common.observability.telemetry import without_nan
 from colonnade.common.privacy.accounting.plan import SEEDED, PrivacyPlan
 from colonnade.common.privacy.accounting.zeroth_order import ZerothOrderClaim
@@ -34,7 +35,7 @@ def summarise(
     ctx: ServerContext,
     totals: Totals,
     status: str,
-    error: str | None,
+    failed: BaseException | None,
     *,
     seconds: float,
     saved: int,
@@ -45,6 +46,7 @@ def summarise(
 
     Args:
         status: completed, interrupted or failed.
+        failed: the error that ended it.
         saved: the best round whose checkpoint all members hold, 0 if none.
         releases: number of the parties' releases, as far as they are known.
         versions: of Colonnade, at parties that have another one than the server.
@@ -53,12 +55,14 @@ def summarise(
     return {
         "schema": SUMMARY_SCHEMA,
         "status": status,
-        "error": error,
+        "error": None if failed is None else str(failed),
+        "hint": None if failed is None else remedy(failed) or None,
         "federation": federation.id,
         "protocol": federation.protocol.name,
         "dataset": describe_source(ctx.config.labels.model_dump(mode="json")),
         "parties": list(federation.names),
         "rows": {part: len(getattr(ctx.schedule.partition, part)) for part in ("train", "validation", "test")},
+        "rows_hash": {part: _hash_of_rows(ctx, part) for part in ("validation", "test")},
         "rounds": ctx.round,
         "start": "public" if ctx.draws.public else "secret",
         "seconds": seconds,
@@ -77,6 +81,13 @@ def summarise(
             **other_versions(versions),
         },
     }
+
+
+def _hash_of_rows(ctx: ServerContext, part: str) -> str:
+    """Equal in runs that evaluate on the same rows, in any order; by the rows' numbers where they have no keys."""
+    rows = getattr(ctx.schedule.partition, part).tolist()
+    keys = sorted(str(row) if ctx.ids is None else ctx.ids[row] for row in rows)
+    return hashlib.sha256(json.dumps([len(ctx.labels), *keys]).encode()).hexdigest()[:32]
 
 
 def other_versions(others: Mapping[str, str]) -> dict[str, str]:

@@ -99,12 +99,12 @@ class ServerRun(ServerMember):
             if (releases := sessions.ctx.releases) is not None:
                 releases.close()
 
-    def _end(self, sessions: ServerSessions, tracking: Tracking, status: str, reason: str | None) -> None:
+    def _end(self, sessions: ServerSessions, tracking: Tracking, status: str, failed: Exception | None) -> None:
         """Ends the run at the trackers; writes the last event, and the summary unless an earlier start's is valid."""
         ctx = sessions.ctx
         hub, first = sessions.hub, self._first
         found = summarise(
-            ctx, hub.totals, status, reason,
+            ctx, hub.totals, status, failed,
             seconds=round(time.time() - self.launched, 3), saved=sessions.saving.best,
             releases=hub.releases, versions=hub.versions.others,
         )  # fmt: skip

@@ -126,7 +126,7 @@ class PredictionRun(ServerMember):
             said = "what the server does with the model has failed"
             return ColonnadeError(said, shared=said) if own else error
 
-        def over(status: str, _reason: str | None) -> None:
+        def over(status: str, _failed: Exception | None) -> None:
             ctx.telemetry.event("end", status=status, round=ctx.round)
 
         await self.converse(sessions.hub, _all_done(both), over, shared=shared, beside=both)

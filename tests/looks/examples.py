@@ -28,6 +28,7 @@ class Example:
 def make_pages(folder: Path) -> list[Example]:
     """Trains small models on the virtual clock, and makes every kind of page about them."""
     biopsies = colonnade.simulate(*_biopsies("split"), folder / "biopsies")
+    colonnade.simulate(*_biopsies("centralized"), folder / "pooled")
     coded = colonnade.simulate(*_biopsies("vimadmm"), folder / "admm")
     digits = colonnade.simulate(*_digits(), folder / "digits")
     progress = colonnade.simulate(*_progression(), folder / "progression")

@@ -203,3 +203,46 @@ def test_labels_with_noise_give_no_exact_sizes(tmp_path: Path) -> None:
     assert counts["commonest"] == 0 and counts["unequal"]
     exact = colonnade.simulate(configured(classes=2, epochs=1), tables(*rare()), out=tmp_path / "exact")
     assert counts["share"] != exact.summary["classes"]["share"] == pytest.approx(counts["share"], abs=0.1)
+
+
+def test_a_model_of_all_tables_is_named_where_it_was_tested_on_the_same_rows(tmp_path: Path) -> None:
+    given = tables(*rare())
+    pooled, short = configured(classes=2, protocol="centralized", epochs=2), configured(classes=2, epochs=2)
+    reference = colonnade.simulate(pooled, given, out=tmp_path / "pooled")
+    run = colonnade.simulate(short, given, out=tmp_path / "run")
+    gap = 100 * (run.metrics["test_auc"] - reference.metrics["test_auc"])
+    where = "below" if gap < 0 else "above"
+    assert f"; {abs(gap):.1f} points {where} all tables pooled." in headline(read_run(run.folder))
+    assert f"all tables pooled, run pooled: {plain(reference.metrics['test_auc'])}" in run.report().read_text()
+    assert "pooled" not in headline(read_run(reference.folder))
+
+    def page(name: str, config: dict[str, Any], tables: dict[str, pd.DataFrame]) -> str:
+        return headline(read_run(colonnade.simulate(config, tables, out=tmp_path / name).folder))
+
+    assert "pooled" not in page("seed", configured(classes=2, epochs=2, seed=1), given)
+    rows = given | {"one": given["one"].iloc[:-9]}
+    aligned = {"align": "psi", "keys": {"seeded": True}}
+    assert "pooled" not in page("fewer rows", configured(classes=2, epochs=2, **aligned), rows)
+    assert "pooled" not in page("columns", short, given | {"two": given["two"].drop(columns="c11")})
+    labels = given["server"].assign(target=given["server"]["target"].to_numpy()[::-1])
+    assert "pooled" not in page("labels", short, given | {"server": labels})
+
+
+def test_runs_on_other_rows_are_not_compared(tmp_path: Path) -> None:
+    given = tables(*rare())
+    one, two = (
+        colonnade.simulate(configured(classes=2, epochs=1, seed=seed), given, out=tmp_path / f"{seed}")
+        for seed in (0, 1)
+    )
+    assert one.summary["rows"] == two.summary["rows"] and one.summary["rows_hash"] != two.summary["rows_hash"]
+    words = "These runs are tested on different rows"
+    assert words in one.compare(two, out=tmp_path / "both.html").read_text()
+
+
+def test_a_failed_run_says_what_to_do(tmp_path: Path) -> None:
+    given, made = tables(*rare()), configured(classes=2, epochs=2)
+    made["every_party"]["optimiser"] = {"name": "sgd", "lr": 1e30}
+    with pytest.raises(colonnade.ColonnadeError) as failed:
+        colonnade.simulate(made, given, out=tmp_path / "run")
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["error"] == str(failed.value) and "lower" in summary["hint"].lower()

@@ -16,7 +16,7 @@ from typing import IO, Any, NoReturn
 from rich.console import Console
 from rich.text import Text
 
-from colonnade.common.errors import ColonnadeError
+from colonnade.common.errors import ColonnadeError, remedy
 from colonnade.common.escaped import escaped_lines
 from colonnade.common.run.user_code import user_fault
 from colonnade.reports.console.grid import Grid, wrapped
@@ -130,5 +130,5 @@ def fail(error: BaseException) -> NoReturn:
     if (fault := user_fault(error)) is not None:
         show_error(str(fault), fault.hint)
         raise SystemExit(fault.exit_code) from None
-    show_error(escaped_lines(f"{type(error).__name__}: {error}"), "this is a fault of Colonnade: --debug shows where")
+    show_error(escaped_lines(f"{type(error).__name__}: {error}"), remedy(error))
     raise SystemExit(1) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,10 @@ _OF_A_SERVER = ("listening", "begin", "round")
 _SCORES = ("_accuracy", "_auc", "_rmse", "_loss")
 _ROUNDS = ("round", "missing", "evaluation")
 _HINT = "give the folder that `up`, `server` or `simulate` printed"
+_POOLED, _BESIDE = "centralized", 200  # folders that are looked at
+BASELINES = ("test_baseline_accuracy", "test_baseline_rmse")
+"""Metrics of a model that knows no column: equal in all rounds, for they depend only on the rows."""
+
 _EXPECTED: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
     "status": ("a word", str),
     "protocol": ("a name", str),
@@ -49,6 +54,7 @@ class RecordedRun:
         explained: content of explain.json, None if missing.
         clock: converts times of events to seconds of the run.
         trace: measurements over time.
+        pooled: name and summary of a run on all tables in one place, of the same tables and rows; None without one.
     """
 
     folder: Path
@@ -61,6 +67,7 @@ class RecordedRun:
     explained: dict[str, Any] | None
     clock: Clock
     trace: Trace
+    pooled: tuple[str, dict[str, Any]] | None = None
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -100,7 +107,7 @@ def read_run(folder: Path) -> RecordedRun:
     return RecordedRun(
         folder, folder.resolve().name, said, events, incidents=_incidents(run, said["parties"]),
         books=read_books(folder, said["parties"]), config=config, explained=read_record(run.explained),
-        clock=clock, trace=Trace(events, clock),
+        clock=clock, trace=Trace(events, clock), pooled=_pooled(run, said),
     )  # fmt: skip
 
 
@@ -121,6 +128,40 @@ def _summary(run: RunFolder) -> dict[str, Any] | None:
             hint=f"{hint}; or install the package of its protocol",
         )
     return {**found, "parties": [str(name) for name in found["parties"]]}
+
+
+def _pooled(run: RunFolder, said: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """The newest completed run of `centralized` in a folder beside this one, if its tables and rows are the same."""
+    if said["status"] == "unfinished" or said["protocol"] == _POOLED or not said.get("rows_hash"):
+        return None
+    own, tables = run.path.resolve(), _tables(run, said["parties"])
+    beside = [RunFolder(folder) for folder in own.parent.iterdir() if folder != own]
+    times = {other: other.summary.stat().st_mtime for other in beside if tables and other.summary.is_file()}
+    for other in sorted(times, key=lambda each: -times[each])[:_BESIDE]:
+        found = other.read_summary() or {}
+        whole = found.get("protocol") == _POOLED and found.get("status") == "completed" and not found.get("warning")
+        if whole and same_rows(said, found) and _tables(other, said["parties"]) == tables:
+            return other.path.name, found
+    return None
+
+
+def same_rows(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """True if two runs are known to train and test on rows with the same keys and labels."""
+    if not one.get("rows_hash") or any(one.get(key) != other.get(key) for key in ("parties", "rows", "rows_hash")):
+        return False
+    names = [(said.get("classes") or {}).get("names") for said in (one, other)]
+    ours, theirs = (said.get("metrics") or {} for said in (one, other))
+    baselines = [(ours.get(key), theirs.get(key)) for key in BASELINES]
+    return names[0] == names[1] and all(
+        a == b or (is_number(a) and is_number(b) and math.isclose(a, b, rel_tol=1e-6)) for a, b in baselines
+    )
+
+
+def _tables(run: RunFolder, parties: Sequence[str]) -> list[str] | None:
+    """Fingerprints of the parties' tables; None unless all are known here."""
+    records = [read_record(run.party(name).encoder) or {} for name in parties if is_file_name(name)]
+    found = [str(record["fingerprint"]) for record in records if record.get("fingerprint")]
+    return found if found and len(found) == len(parties) else None
 
 
 def _is_whole(event: Event) -> bool:

@@ -69,9 +69,8 @@ def say(metric: str, value: float) -> str:
     return percent(value) if value > 0.99 else f"{100 * value:.3g}%"
 
 
-def result_of(run: RecordedRun) -> Reached | None:
+def result_of(said: Mapping[str, Any]) -> Reached | None:
     """On test rows, else on validation rows; None if nothing was measured."""
-    said = run.summary
     best = best_of_stopped(said)
     measured = said["metrics"] if best is None else best
     for part in _PARTS:
@@ -98,7 +97,7 @@ def headline(run: RecordedRun) -> str:
 
 def answer(run: RecordedRun) -> str:
     """What a reader asks first: how good the model is, compared with none, or why there is none."""
-    said, result = run.summary, result_of(run)
+    said, result = run.summary, result_of(run.summary)
     after = counted(said["rounds"], "round")
     begin = {
         "failed": f"The run failed after {after}: {str(said.get('error') or 'no reason is known').rstrip('.')}. ",
@@ -115,8 +114,22 @@ def answer(run: RecordedRun) -> str:
         chance = say(result.metric, result.chance)
         ours += f"; {trivial} has {chance}" if result.metric == "rmse" else f"; a model of {trivial} has {chance}"
     ours = f"No better than {trivial}: {ours}" if said.get("warning") else f"{ours[:1].upper()}{ours[1:]}"
+    ours += pooled_words(run, result)
     kept = "" if result.round is None else f" It is the model of round {result.round}, the best of {said['rounds']}."
     return f"{begin}{ours}.{kept}"
+
+
+def pooled_words(run: RecordedRun, result: Reached) -> str:
+    """How far a result is from a model of all tables in one place, tested on the same rows; "" if none is known."""
+    pooled = None if run.pooled is None else result_of(run.pooled[1])
+    if pooled is None or (pooled.part, pooled.metric) != (result.part, result.metric):
+        return ""
+    gap = result.value - pooled.value
+    if result.metric == "rmse":
+        return f"; {plain(abs(gap), 2)} {'above' if gap > 0 else 'below'} all tables pooled"
+    points = f"{100 * abs(gap):.1f}"
+    return "; the same as all tables pooled" if points == "0.0" else (
+        f"; {points} points {'above' if gap > 0 else 'below'} all tables pooled")  # fmt: skip
 
 
 def _of_all(run: RecordedRun) -> str:
@@ -213,6 +226,8 @@ def _end(run: RecordedRun) -> Card:
         value, lines = "Stopped early", [*lines, f"because {said['stopped']}"]
     elif said["status"] == "completed":
         lines.append("all rounds that were planned")
+    if said.get("hint") and not _diverged(run):
+        lines.append(str(said["hint"]))
     if said["status"] in ("failed", "interrupted"):
         lines.append(_what_next(run))
     if isinstance(model := said.get("model"), Mapping) and said["status"] == "completed":
@@ -224,7 +239,7 @@ def _end(run: RecordedRun) -> Card:
 
 def _what_next(run: RecordedRun) -> str:
     again = f"colonnade {'simulate' if run.virtual else 'up'} --resume {run.folder}"
-    if any(event["kind"] == "diverged" for event in run.events):
+    if _diverged(run):
         return (
             f"Lower the learning rates: `{again} --set every_party.optimiser.lr=RATE` goes on from a sound checkpoint."
         )
@@ -233,8 +248,12 @@ def _what_next(run: RecordedRun) -> str:
     return "No round was done. When the cause is mended, begin it again."
 
 
+def _diverged(run: RecordedRun) -> bool:
+    return any(event["kind"] == "diverged" for event in run.events)
+
+
 def _quality(run: RecordedRun) -> Card:
-    said, result = run.summary, result_of(run)
+    said, result = run.summary, result_of(run.summary)
     if result is None:
         loss = said["metrics"].get("train_loss")
         return {"title": "Quality", "value": "not measured", "tone": "warn",
@@ -242,6 +261,8 @@ def _quality(run: RecordedRun) -> Card:
     lines = []
     if result.chance is not None:
         lines.append(f"{trivial_model(run)}: {say(result.metric, result.chance)}")
+    if run.pooled is not None and pooled_words(run, result) and (pooled := result_of(run.pooled[1])) is not None:
+        lines.append(f"all tables pooled, run {run.pooled[0]}: {say(pooled.metric, pooled.value)}")
     values = said["metrics"] if result.round is None else (said.get("best") or {})
     also = {"auc": "AUC", "accuracy": "accuracy", "r2": "R2", "mae": "MAE"}
     others = [f"{name} {say(key, found)}" for key, name in also.items()

@@ -13,7 +13,7 @@ from colonnade.common.run.numbers import plain
 from colonnade.reports import guarantee
 from colonnade.reports.console.summary import best_of_stopped, measure_of
 from colonnade.reports.html.charts import Axis, Trend, line_chart
-from colonnade.reports.records.run import RecordedRun
+from colonnade.reports.records.run import BASELINES, RecordedRun
 from colonnade.reports.run_page.about import headline
 from colonnade.reports.standings.contender import Contender, Estimate, Measure, Protection, is_reference
 from colonnade.reports.standings.page import ComparisonPage, Figure, ValueTable
@@ -24,7 +24,6 @@ _METRICS = {
     "test_baseline_accuracy": "always the commonest class", "val_accuracy": "validation accuracy",
     "test_rmse": "test RMSE", "test_baseline_rmse": "always the mean", "test_r2": "test R2", "test_loss": "test loss",
 }  # fmt: skip
-_BASELINES = ("test_baseline_accuracy", "test_baseline_rmse")  # equal in all rounds: they depend only on the rows
 _OF_UNEQUAL = ("test_balanced_accuracy", "test_baseline_accuracy")  # of runs with unequal classes
 _FEW = 5  # runs that are columns of the table, so that paper has room for it
 _OTHER_ROWS = "These runs are tested on different rows: their values say nothing about which is better."
@@ -46,7 +45,9 @@ def comparison_page(runs: Sequence[RecordedRun]) -> str:
     metric = measure_of(first) or ("rmse" if first.get("targets") or "test_rmse" in first["metrics"] else "accuracy")
     measure = Measure(metric, metric != "rmse")
     each = [_standing(name, run, metric) for name, run in by_name.items()]
+    hashed = [run for run in runs if run.summary.get("rows_hash")]  # which older versions did not write
     same = len({(run.summary.get("dataset"), _rows(run, "test"), _baseline(run)) for run in runs}) == 1
+    same = same and len({run.summary["rows_hash"]["test"] for run in hashed}) < 2
     untested = any(one.test is None and not one.cause for one in each)
     page = ComparisonPage(
         f"{len(runs)} runs compared", measure, _rows(runs[0], "test"), _rows(runs[0], "validation"),
@@ -106,7 +107,7 @@ def _rows(run: RecordedRun, part: str) -> int:
 
 
 def _baseline(run: RecordedRun) -> tuple[object, ...]:
-    return tuple(run.summary["metrics"].get(key) for key in _BASELINES)
+    return tuple(run.summary["metrics"].get(key) for key in BASELINES)
 
 
 def _no_column(run: RecordedRun, metric: str) -> list[Contender]:
@@ -174,7 +175,7 @@ def _reached(run: RecordedRun) -> Mapping[str, Any]:
     said = run.summary
     found = dict(said["metrics"])
     if (best := best_of_stopped(said)) is not None:
-        found = {**best, **{key: found[key] for key in _BASELINES if key in found}}
+        found = {**best, **{key: found[key] for key in BASELINES if key in found}}
     left_out = () if measure_of(said) else _OF_UNEQUAL
     return {key: value for key, value in found.items() if key not in left_out}
 

@@ -66,7 +66,7 @@ def importance(run: RecordedRun, beside: Path | None) -> dict[str, Any]:
 
 def _absent(run: RecordedRun) -> dict[str, Any]:
     """From `absent` of the summary; without it, what to run."""
-    absent, result = run.summary.get("absent"), result_of(run)
+    absent, result = run.summary.get("absent"), result_of(run.summary)
     metric = "rmse" if result is not None and result.metric == "rmse" else "accuracy"
     best = run.summary.get("best") if result is not None and result.round is not None else None
     whole = (best or run.summary["metrics"]).get(f"val_{metric}")

@@ -115,11 +115,11 @@ def test_a_servers_own_folder(tmp_path: Path, monkeypatch, capfd) -> None:
 
 @pytest.mark.parametrize("status", ["interrupted", "failed"])
 def test_a_run_that_ended_badly(tmp_path: Path, monkeypatch, capfd, status: str) -> None:
-    said = summary(status=status, error="ada: it fell", rounds=2, metrics={"train_loss": None})
+    said = summary(status=status, error="ada: it fell", hint="lift it", rounds=2, metrics={"train_loss": None})
     made = page(monkeypatch, capfd, leave(tmp_path / "run", said, EVENTS[:5]))
     how = "was interrupted after 2 rounds." if status == "interrupted" else "failed after 2 rounds: ada: it fell."
     assert f"The run {how} No evaluation was made." in made.words and "not measured" in made.words
-    assert "ada: it fell" in made.words and "goes on from the last checkpoint" in made.words
+    assert "ada: it fell lift it When the cause is mended" in made.words
 
 
 @pytest.mark.parametrize("left", ["nothing", "of an earlier start"])

@@ -25,8 +25,8 @@ pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).parents[3]
 SUMMARY = {
-    "schema", "status", "error", "federation", "protocol", "dataset", "parties", "rows", "rounds", "seconds",
-    "seconds_to_first_round",
+    "schema", "status", "error", "hint", "federation", "protocol", "dataset", "parties", "rows", "rows_hash", "rounds",
+    "seconds", "seconds_to_first_round",
     "metrics", "best", "model", "stopped", "bytes", "epsilon", "delta", "person", "privacy", "label_privacy",
     "answer_privacy", "details", "classes", "warning", "fallen", "decision", "forest",
     "targets", "theorem", "pace", "absent", "back_offs", "missing", "late", "start", "environment", "timeline",
