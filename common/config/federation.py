@@ -25,6 +25,7 @@ from colonnade.common.config.run_options import (
     Quorum,
     QuorumConfig,
     RowsConfig,
+    Shuffle,
     StopConfig,
     Task,
     TimeoutsConfig,
@@ -79,7 +80,11 @@ class FederationConfig(Section):
         ge=1,
         description="rows of a training batch (of none in rounds over all rows), and of a block in an evaluation",
     )
-    shuffle: bool = Field(default=False, description="a new order of the training rows in every epoch")
+    shuffle: Shuffle = Field(
+        default=False,
+        description="a new order of the training rows in every epoch: false, full (or true), or for tables on disk "
+        "{blocks: 4096, group: 16}: blocks of rows in a new order, and the rows of 16 of them mixed (docs/scale.md)",
+    )
     seed: int = Field(
         default=0,
         ge=0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from colonnade.common.errors import ConfigError
 from colonnade.common.section import Section
@@ -13,6 +13,8 @@ from colonnade.common.section import Section
 Task = Literal["classification", "regression"]
 Count = Annotated[int, Field(strict=True, ge=0)]
 Fraction = Annotated[float, Field(strict=True, ge=0, lt=1)]
+
+_MOST_MIXED = 1 << 24  # rows
 
 
 class RowsConfig(Section):
@@ -29,6 +31,32 @@ class RowsConfig(Section):
         description="test rows: a count, a fraction of all rows, or official (the source's own test part); left out, "
         "official if the source has such a part, else a fifth",
     )
+
+
+class BlockShuffle(Section):
+    """An order of the training rows in every epoch that reads a table on disk in long stretches: blocks in a new order,
+    and the rows of so many blocks together in a new order.
+    """
+
+    blocks: int = Field(default=4096, ge=1, description="rows of a block")
+    group: int = Field(default=16, ge=1, description="blocks whose rows are mixed")
+
+    @model_validator(mode="after")
+    def _drawn_at_a_time(self) -> BlockShuffle:
+        if (rows := self.blocks * self.group) > _MOST_MIXED:
+            raise ConfigError(
+                f"federation.shuffle: {self.group} blocks of {self.blocks} are {rows} rows, and at most {_MOST_MIXED} "
+                "can be mixed",
+                hint="lower `blocks` or `group`; or take full",
+            )
+        return self
+
+
+def _full(value: Any) -> Any:
+    return True if value == "full" else value  # as runs of before have it
+
+
+Shuffle = Annotated[bool | Literal["full"] | BlockShuffle, BeforeValidator(_full)]
 
 
 class EvaluateConfig(Section):

@@ -13,7 +13,7 @@ from typing import Protocol, Self, TypeVar
 import torch
 from torch import Tensor
 
-from colonnade.common.config.run_options import RowsConfig
+from colonnade.common.config.run_options import BlockShuffle, RowsConfig, Shuffle
 from colonnade.common.errors import ConfigError, InputError
 
 _TEST_FRACTION = 0.2
@@ -100,25 +100,48 @@ def generator(*parts: object) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest))
 
 
-_kept: dict[tuple[int, int, int], Tensor] = {}  # (rows, seed, epoch), the last used last
+_kept: dict[tuple[object, ...], Tensor] = {}  # by what they follow from, the last used last
 _keeping = Lock()
 
 
-def _permutation(rows: int, seed: int, epoch: int) -> Tensor:
-    """The order of an epoch, int32 or int64 (rows,). All members of a process share those used last: with `arrivals`,
-    parties are in several epochs at once.
+def _permutation(count: int, *parts: object) -> Tensor:
+    """An order of 0 .. count-1, int32 or int64 (count,), drawn from the parts.
+
+    All members of a process share those used last: with `arrivals`, parties are in several epochs at once.
     """
     with _keeping:
-        order = _kept.pop((rows, seed, epoch), None)
+        order = _kept.pop((count, *parts), None)
         if order is None:
             # The same numbers as of int64, in half the memory.
-            dtype = torch.int32 if rows <= torch.iinfo(torch.int32).max else torch.int64
-            most = max(2, min(_MOST_KEPT, _BYTES_KEPT // (rows * dtype.itemsize)))
+            dtype = torch.int32 if count <= torch.iinfo(torch.int32).max else torch.int64
+            most = max(2, min(_MOST_KEPT, _BYTES_KEPT // (count * dtype.itemsize)))
             while len(_kept) >= most:
                 del _kept[next(iter(_kept))]
-            order = torch.randperm(rows, dtype=dtype, generator=generator("batches", seed, epoch))
-        _kept[rows, seed, epoch] = order
+            order = torch.randperm(count, dtype=dtype, generator=generator(*parts))
+        _kept[count, *parts] = order
         return order
+
+
+def _by_blocks(rows: int, how: BlockShuffle, seed: int, epoch: int, first: int, end: int) -> Tensor:
+    """The rows at the places first .. end-1 of an epoch's order by blocks, int64: groups of blocks in the order of a
+    permutation, the rows of each group mixed.
+    """
+    size, mixed = how.blocks, how.blocks * how.group
+    blocks = _permutation(-(-rows // size), "blocks", seed, epoch).long()
+    last = int((blocks == len(blocks) - 1).nonzero())  # the last block of the table, which may be short
+    short, found = size * len(blocks) - rows, list[Tensor]()
+    while first < end:
+        # Groups after that of the short block begin earlier by what it lacks.
+        group = first // mixed if first < (last // how.group + 1) * mixed - short else (first + short) // mixed
+        own = blocks[group * how.group : (group + 1) * how.group]
+        begin = group * mixed - (short if group > last // how.group else 0)
+        count = len(own) * size - (short if group == last // how.group else 0)
+        order = _permutation(count, "rows of blocks", seed, epoch, group)[first - begin : end - begin].long()
+        if group == last // how.group:
+            order += short * (order >= (last % how.group + 1) * size - short)
+        found.append(own[order // size] * size + order % size)
+        first += len(order)
+    return torch.cat(found)
 
 
 @dataclass
@@ -127,14 +150,14 @@ class Batches:
 
     Args:
         rows: number of training rows; positions are 0 .. rows-1.
-        shuffle: True for a permutation per epoch, drawn from (seed, epoch). Otherwise batches are the same in every
-            epoch and contiguous (in `Partition.train`'s order).
+        shuffle: True for a permutation per epoch, drawn from (seed, epoch), or one by blocks. Otherwise batches are the
+            same in every epoch and contiguous (in `Partition.train`'s order).
     """
 
     rows: int
     batch: int
     seed: int = 0
-    shuffle: bool = False
+    shuffle: Shuffle = False
 
     def __post_init__(self) -> None:
         if self.batch <= 0:
@@ -160,4 +183,6 @@ class Batches:
         first, end = place * self.batch, min((place + 1) * self.batch, self.rows)
         if not self.shuffle:
             return torch.arange(first, end)
-        return _permutation(self.rows, self.seed, epoch)[first:end].long()
+        if isinstance(self.shuffle, BlockShuffle):
+            return _by_blocks(self.rows, self.shuffle, self.seed, epoch, first, end)
+        return _permutation(self.rows, "batches", self.seed, epoch)[first:end].long()

@@ -34,8 +34,11 @@ def test_rounds_are_as_many_as_the_config_says() -> None:
     assert schedule().epoch(8) == 1 and schedule().epoch(4) == 0.5
 
 
-@given(st.integers(0, 2**31), st.booleans(), st.integers(1, 16))
-def test_both_sides_derive_the_same_batches(seed: int, shuffle: bool, round: int) -> None:
+ORDERS = (False, "full", True, {"blocks": 8, "group": 3})
+
+
+@given(st.integers(0, 2**31), st.sampled_from(ORDERS), st.integers(1, 16))
+def test_both_sides_derive_the_same_batches(seed: int, shuffle: Any, round: int) -> None:
     here, there = (schedule(seed=seed, shuffle=shuffle) for _ in range(2))
     there.batch(16)  # earlier calls change nothing
     assert torch.equal(here.batch(round), there.batch(round))
@@ -48,6 +51,20 @@ def test_another_seed_gives_other_rows() -> None:
 def test_without_shuffling_every_epoch_is_alike_and_with_it_none() -> None:
     assert torch.equal(schedule().batch(1), schedule().batch(9))
     assert not torch.equal(schedule(shuffle=True).batch(1), schedule(shuffle=True).batch(9))
+
+
+def test_full_is_the_true_of_older_runs() -> None:
+    new, old = (schedule(shuffle=shuffle) for shuffle in ("full", True))
+    assert torch.equal(new.batch(9), old.batch(9))
+
+
+@pytest.mark.parametrize("private", [
+    {"clip": 1, "epsilon": 5}, {"mechanism": "adaptive", "clip": 1, "epsilon": 500, "delta": 0.001},
+])  # fmt: skip
+def test_no_order_of_the_rows_buys_privacy(private: dict[str, Any]) -> None:
+    """Every member knows the orders, so no subsampling is accounted for: all cost what batches in sequence cost."""
+    plans = [schedule(shuffle=shuffle, privacy=private, rounds=0).privacy for shuffle in ORDERS]
+    assert plans[0] is not None and len(plans) == len(ORDERS) and all(plan == plans[0] for plan in plans)
 
 
 @pytest.mark.parametrize(

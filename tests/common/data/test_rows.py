@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from torch.profiler import ProfilerActivity, profile
 
-from colonnade.common.config.run_options import RowsConfig
+from colonnade.common.config.run_options import BlockShuffle, RowsConfig, Shuffle
 from colonnade.common.data.rows import Batches, Partition, partition
 from colonnade.common.errors import ConfigError, InputError
 
+orders = st.booleans() | st.just("full") | st.builds(BlockShuffle, blocks=st.integers(1, 70), group=st.integers(1, 9))
 shares = st.integers(0, 20) | st.floats(0, 0.45)
 
 
@@ -68,6 +69,7 @@ def test_rows_are_the_same_on_every_machine() -> None:
     # Parties derive them from the seed, each on its own: a change here breaks running federations.
     assert partition(10, 0, RowsConfig(), seed=0).train.tolist() == [4, 3, 7, 2, 5, 6, 8]
     assert Batches(6, 6, seed=0, shuffle=True).of(1).tolist() == [3, 4, 0, 2, 5, 1]
+    assert Batches(7, 7, seed=0, shuffle=BlockShuffle(blocks=2, group=2)).of(1).tolist() == [6, 1, 0, 5, 3, 4, 2]
 
 
 @pytest.mark.parametrize(
@@ -103,8 +105,8 @@ def test_batches_of_mnist() -> None:
     assert torch.equal(batches.of(54), batches.of(1))
 
 
-@given(st.integers(1, 60), st.integers(1, 60), st.booleans(), st.integers(0, 3))
-def test_an_epoch_sees_every_row_once(rows: int, batch: int, shuffle: bool, epoch: int) -> None:
+@given(st.integers(1, 60), st.integers(1, 60), orders, st.integers(0, 3))
+def test_an_epoch_sees_every_row_once(rows: int, batch: int, shuffle: Shuffle, epoch: int) -> None:
     batch = min(batch, rows)
     batches = Batches(rows, batch, seed=3, shuffle=shuffle)
     rounds = range(epoch * batches.per_epoch + 1, (epoch + 1) * batches.per_epoch + 1)
@@ -120,6 +122,25 @@ def test_shuffled_batches_depend_on_seed_and_epoch_but_not_on_history() -> None:
     assert asked == fresh
     assert sorted(asked[1]) != sorted(asked[5])
     assert asked[1] != Batches(100, 30, seed=6, shuffle=True).of(1).tolist()
+
+
+@given(st.integers(2, 90), st.integers(1, 90), st.integers(1, 20), st.integers(1, 5))
+def test_blocks_are_mixed_in_groups_and_stay_together(rows: int, batch: int, size: int, group: int) -> None:
+    batches = Batches(rows, min(batch, rows), 4, BlockShuffle(blocks=size, group=group))
+    asked = {round: batches.of(round) for round in reversed(range(1, batches.per_epoch + 1))}
+    order = torch.cat([asked[round] for round in sorted(asked)]).tolist()
+    while order:
+        own = list(dict.fromkeys(row // size for row in order))[:group]
+        whole = [row for block in sorted(own) for row in range(block * size, min((block + 1) * size, rows))]
+        assert sorted(order[: len(whole)]) == whole
+        del order[: len(whole)]
+
+
+def test_an_order_by_blocks_is_drawn_anew_in_every_epoch_and_by_every_seed() -> None:
+    how = BlockShuffle(blocks=10, group=3)
+    first, again, other = (Batches(100, 20, seed, how) for seed in (5, 5, 6))
+    assert torch.equal(first.of(7), again.of(7)) and not torch.equal(first.of(7), other.of(7))
+    assert not torch.equal(first.of(7), first.of(2))
 
 
 def test_the_global_generator_is_left_alone() -> None:
@@ -175,7 +196,7 @@ def test_members_of_a_process_draw_a_permutation_once() -> None:
 
 
 def test_a_batch_may_be_changed_without_harm() -> None:
-    for shuffle in (True, False):
+    for shuffle in (True, False, BlockShuffle(blocks=3)):
         batches = Batches(10, 10, seed=13, shuffle=shuffle)
         before = batches.of(1).clone()
         batches.of(1).zero_()
