@@ -13,6 +13,8 @@ from itertools import chain, compress, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from colonnade.common.config.alignment import joined, taken_apart
+from colonnade.common.config.data.tables import Key, columns_of
 from colonnade.common.data.known_sets.places import refuse_unusable
 from colonnade.common.errors import DataError, EnvironmentFault, InputError, nearest
 from colonnade.common.run.durable import write_durably
@@ -33,13 +35,13 @@ class PredictionIds:
     """A CSV file with a column of ids.
 
     Args:
-        key: the column's name; "" takes the one called `like`, or if there is only one, `id`.
-        like: the server's name for its column of ids.
+        key: the column's name; "" takes those called `like`, or if there is only one, `id`.
+        like: the server's name for its column of ids, or the names of those that make a key.
     """
 
     path: Path
     key: str = ""
-    like: str = ""
+    like: Key = None
 
     def ids(self) -> Iterator[str]:
         """The ids in the order of the file. Raises DataError if it lacks the column or has a broken line."""
@@ -58,10 +60,12 @@ class PredictionIds:
         """Ids in lists, which are checked as a whole, five times as fast as line by line."""
         with self._lines() as lines:
             header = _header(csv.reader(lines))
-            place = self._place(header)
-            for ids in self._plain(lines) if len(header) == 1 else self._cells(csv.reader(lines), len(header), place):
+            places = self._places(header)
+            for ids in self._plain(lines) if len(header) == 1 else self._cells(csv.reader(lines), len(header), places):
                 if not all(map(str.strip, ids)):
                     self._refuse_broken_line()
+                if 1 == len(places) < (parts := len(columns_of(self.like))):
+                    self._refuse_other_keys(ids, parts)
                 yield ids
 
     def _plain(self, lines: Iterator[str]) -> Iterator[list[str]]:
@@ -69,29 +73,42 @@ class PredictionIds:
         while block := list(islice(lines, BLOCK)):
             text = "".join(block)
             if '"' in text or "," in text:
-                yield from self._cells(csv.reader(chain(block, lines)), 1, 0)
+                yield from self._cells(csv.reader(chain(block, lines)), 1, [0])
                 return
             yield [id for id in text.replace("\r\n", "\n").replace("\r", "\n").split("\n") if id]  # no blank lines
 
-    def _cells(self, reader: Reader, columns: int, place: int) -> Iterator[list[str]]:
+    def _cells(self, reader: Reader, columns: int, places: list[int]) -> Iterator[list[str]]:
         while block := list(islice(reader, BLOCK)):
             rows = [row for row in block if row]  # no blank lines
             if not set(map(len, rows)) <= {columns}:
                 self._refuse_broken_line()
-            ids = [row[place] for row in rows]
-            if any("\n" in id or "\r" in id for id in ids):
+            parts = [[row[place] for row in rows] for place in places]
+            if any("\n" in id or "\r" in id for ids in parts for id in ids):
                 self._refuse_broken_line()
-            yield ids
+            if len(places) > 1 and not all(map(str.strip, chain.from_iterable(parts))):
+                self._refuse_broken_line()
+            yield parts[0] if len(places) == 1 else list(map(joined, zip(*parts, strict=True)))
+
+    def _refuse_other_keys(self, ids: Sequence[str], parts: int) -> None:
+        """Raises DataError if a text is not that of a key of several parts."""
+        for id in ids:
+            if len(taken_apart(id)) != parts:
+                raise DataError(
+                    f"{self.path}: {id!r} is no key of {parts} parts",
+                    hint=f"give the columns {', '.join(columns_of(self.like))}, or one column of JSON lists, as "
+                    + joined([f"part {part + 1}" for part in range(parts)]),
+                )
 
     def _refuse_broken_line(self) -> None:
         """Raises DataError with the number of the first broken line, which only reading line by line gives."""
         with self._lines() as lines:
             reader = csv.reader(lines)
             header = _header(reader)
-            place, line = self._place(header), reader.line_num
+            places, line = self._places(header), reader.line_num
             for row in filter(None, reader):
                 begin, line = line + 1, reader.line_num
-                if len(row) == len(header) and ("\n" in row[place] or "\r" in row[place]):
+                ids = [row[place] for place in places] if len(row) == len(header) else []
+                if any("\n" in id or "\r" in id for id in ids):
                     raise DataError(
                         f"{self.path}, line {begin}: an id of several lines, up to line {line}",
                         hint="remove the stray quotation marks in these lines",
@@ -102,9 +119,10 @@ class PredictionIds:
                         "of the header",
                         hint="mend the line",
                     )
-                if not row[place].strip():
+                if not all(map(str.strip, ids)):
+                    part = "" if len(places) == 1 else "a part of "
                     raise DataError(
-                        f"{self.path}, line {reader.line_num}: the id is missing",
+                        f"{self.path}, line {reader.line_num}: {part}the id is missing",
                         hint="fill it in, or leave it out",
                     )
         raise DataError(f"{self.path} has changed while it was read", hint="leave it alone until the command ends")
@@ -118,22 +136,24 @@ class PredictionIds:
         except (UnicodeDecodeError, csv.Error) as error:
             raise DataError(f"{self.path} cannot be read: {error}", hint="give --ids a CSV file in UTF-8") from error
 
-    def _place(self, header: list[str]) -> int:
+    def _places(self, header: list[str]) -> list[int]:
         if not header:
             raise DataError(f"{self.path} is empty", hint="its first line names the columns, one of which holds ids")
-        for wanted in filter(None, (self.key, self.like)):
-            if wanted in header:
-                return header.index(wanted)
-            if self.key:
-                raise DataError(f"{self.path} has no column {wanted!r}{nearest(wanted, header)}", hint="see --key")
+        wanted = columns_of(self.key or self.like)
+        lacking = [name for name in wanted if name not in header]
+        if wanted and not lacking:
+            return [header.index(name) for name in wanted]
+        if self.key or 0 < len(lacking) < len(wanted):
+            hint = "see --key" if self.key else f"a key is made of the columns {', '.join(wanted)}"
+            raise DataError(f"{self.path} has no column {lacking[0]!r}{nearest(lacking[0], header)}", hint=hint)
         if len(header) > 1:
             raise DataError(
                 f"{self.path} has the columns {', '.join(header[:6])}", hint="say which of them holds ids: --key NAME"
             )
         if header[0].strip() == _COLUMN:
-            return 0
+            return [0]
         # It may be an unknown name, or the first id of a file without a header: never drop a row silently.
-        name = self.like or _COLUMN
+        name = ",".join(wanted) or _COLUMN
         raise DataError(
             f"{self.path}, line 1: {header[0]!r} is not known as the name of a column of ids",
             hint=f"if it is an id, put a line `{name}` above it; if it names the column, say --key NAME",

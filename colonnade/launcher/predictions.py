@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from colonnade.common.config.data.tables import Key
 from colonnade.common.config.members import Config
 from colonnade.common.errors import ConfigError, InputError, PartyFailed
 from colonnade.common.observability.telemetry import Event
@@ -75,8 +76,8 @@ class OpenedRun:
         return self._config.federation.protocol.name
 
     @property
-    def key(self) -> str:
-        return getattr(self._server.labels, "key", None) or ""
+    def key(self) -> Key:
+        return getattr(self._server.labels, "key", None)
 
     @property
     def without(self) -> dict[str, str]:

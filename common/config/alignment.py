@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +12,33 @@ from pydantic import Field
 
 from colonnade.common.section import Section
 
+MOST_PARTS = 8
+"""Maximum columns of a key."""
+
+
+def joined(parts: Sequence[str]) -> str:
+    """The key of several parts, as a JSON list without spaces."""
+    return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+
+
+def taken_apart(key: str) -> list[str]:
+    """The parts of a joined key; none if it is no JSON list of texts."""
+    try:
+        parts = json.loads(key, strict=False)
+    except (ValueError, RecursionError):
+        return []
+    return parts if isinstance(parts, list) and all(isinstance(part, str) for part in parts) else []
+
 
 class KeysConfig(Section):
-    """`federation.keys`: rules by which two keys count as equal, agreed by all members."""
+    """`federation.keys`: rules by which two keys count as equal, agreed by all members.
 
+    A key of several parts, each a column, is the text of a JSON list of them, which separates them whatever they hold.
+    """
+
+    parts: int = Field(
+        default=1, ge=1, le=MOST_PARTS, description="columns that make a key: every member names as many as its `key`"
+    )
     trim: bool = Field(default=True, description="removes white space at both ends")
     case: Literal["fold", "keep"] = Field(default="keep", description="fold: upper and lower case are the same")
     unicode: Literal["nfkc", "keep"] = Field(default="nfkc", description="nfkc: other spellings of the same character")
@@ -23,7 +47,13 @@ class KeysConfig(Section):
     )
 
     def normal(self, key: str) -> str:
-        """A key in the form in which keys are compared."""
+        """A key in the form in which keys are compared; "" if it, or one of its parts, is empty or missing."""
+        if self.parts == 1:
+            return self._part(key)
+        parts = [self._part(part) for part in taken_apart(key)]
+        return joined(parts) if len(parts) == self.parts and all(parts) else ""
+
+    def _part(self, key: str) -> str:
         if key.isascii():  # no other spelling of it exists, and folding makes no white space
             key = key.strip() if self.trim else key
             return key.casefold() if self.case == "fold" else key
@@ -34,11 +64,11 @@ class KeysConfig(Section):
 
     def normals(self, keys: Sequence[str]) -> list[str]:
         """`normal` of several keys, in a tenth of the time if all are ASCII."""
-        joined = "".join(keys)
-        if not joined.isascii():
+        together = "".join(keys)
+        if self.parts > 1 or not together.isascii():
             return [self.normal(key) for key in keys]
         # ASCII is composed already, and folding its case makes neither white space nor anything to compose.
-        white = self.trim and joined.split(None, 1) != [joined]
+        white = self.trim and together.split(None, 1) != [together]
         trimmed = map(str.strip, keys) if white else keys
         return list(map(str.casefold, trimmed) if self.case == "fold" else trimmed)
 

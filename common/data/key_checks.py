@@ -16,18 +16,19 @@ from colonnade.common.errors import DataError
 _FRACTION = re.compile(r"[+-]?(\d+\.\d*|\d*\.\d+)([eE][+-]?\d+)?|[+-]?\d+[eE][+-]?\d+", re.ASCII)
 
 
-def check_keys(keys: Sequence[str], where: str, place: Callable[[int], str]) -> None:
-    """Checks that every key names one row. The error quotes keys: it is for the table's owner alone.
+def refuse_repeated(keys: Sequence[str], where: str, place: Callable[[int], str]) -> None:
+    """Refuses keys of which one names several rows. The error quotes a key: it is for the table's owner alone.
 
     Args:
         where: the table and the column, for messages.
         place: location of a row, by its number from 0.
-
-    Raises:
-        DataError: a key occurs in several rows, or all keys are written as fractions.
     """
     if not _ascend(keys) and len(set(keys)) < len(keys):
         raise _repeated(keys, where, place)
+
+
+def refuse_fractions(keys: Sequence[str], where: str) -> None:
+    """Refuses a column of keys, or of parts of keys, that are all written as fractions."""
     if _FRACTION.fullmatch(keys[:1][0].strip()) and all(_FRACTION.fullmatch(key.strip()) for key in keys):
         short = any(re.match(_SHORTENED, key.strip()) for key in keys)
         hint = (

@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 import torch
 
 from colonnade.common.config.data.columns import Type
+from colonnade.common.config.data.tables import Key, columns_of
 from colonnade.common.data.columns import cells, dates, looks
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import Doubt, TypedColumn
 from colonnade.common.data.columns.notation import NUMBER, PLAIN, Notation
 from colonnade.common.data.columns.sentinels import suspects
-from colonnade.common.data.key_checks import check_keys, key_doubts
+from colonnade.common.data.key_checks import key_doubts, refuse_fractions, refuse_repeated
 from colonnade.common.data.keys import KeyColumn
 from colonnade.common.errors import DataError, nearest
 
@@ -172,7 +173,7 @@ class TableColumns:
 
     table: Table
     names: tuple[str, ...]
-    key: str | None = None
+    key: Key = None
     types: Mapping[str, Type] = field(default_factory=dict)
     gaps: bool = False
     notation: Notation = PLAIN
@@ -250,7 +251,7 @@ class TableColumns:
 
     @property
     def _columns(self) -> tuple[str, ...]:
-        return (*self.names, *([] if self.key is None else [self.key]))
+        return (*self.names, *columns_of(self.key))
 
     def _quickly(self, types: _Types, numbers: Sequence[str]) -> Features | None:
         """`_whole`, with numbers converted by the table itself; None if anything is wrong.
@@ -286,34 +287,65 @@ class Words:
         codes: int64 (n,): the place of every row's word in `words`; -1 where it is missing.
         words: without repetition, in the order in which they occur.
         trimmed: number of rows with white space around the word, which is removed.
+        doubts: about the keys of the rows.
     """
 
     codes: np.ndarray
     words: tuple[str, ...]
     trimmed: int = 0
+    doubts: tuple[Doubt, ...] = ()
 
 
-def read_words(table: Table, column: str, key: str | None, *, gaps: bool = False) -> tuple[Words, KeyColumn | None]:
+def read_words(table: Table, column: str, key: Key, *, gaps: bool = False) -> tuple[Words, KeyColumn | None]:
     """A column's cells as words, and the rows' keys, or None without a key column; with `gaps` cells may be missing."""
     found: list[pa.Array] = []
-    keys: list[pa.Array] = []
+    keys = _KeyReading(table, columns_of(key))
     rows, trimmed = 0, 0
-    with _decoded(table, (column, *([] if key is None else [key]))) as batches:
+    with _decoded(table, (column, *keys.names)) as batches:
         for batch in batches:
             with _telling(table, column, rows):
                 words = cells.words(batch.column(0))
                 if cells.is_text(batch.column(0)):
                     trimmed += int(pc.sum(pc.not_equal(words, batch.column(0))).as_py() or 0)
                 found.append((words if gaps else cells.whole(words, _NO_LABEL)).dictionary_encode())
-            if key is not None:
-                with _telling(table, key, rows):
-                    keys.append(cells.keys(batch.column(1)))
+            keys.add(batch.columns[1:], rows)
             rows += batch.num_rows
     if not rows:
         raise _no_rows(table)
     coded = pa.chunked_array(found).unify_dictionaries().combine_chunks()
     codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return Words(codes, tuple(coded.dictionary.to_pylist()), trimmed), _checked(table, key, keys)
+    ids, doubts = keys.done()
+    return Words(codes, tuple(coded.dictionary.to_pylist()), trimmed, doubts), ids
+
+
+class _KeyReading:
+    """The columns of a table's keys, while they are read. Without `telling`, `Misfit` is raised unlocated."""
+
+    def __init__(self, table: Table, names: tuple[str, ...], *, telling: bool = True) -> None:
+        self._table, self.names, self._telling = table, names, telling
+        self._columns: list[list[pa.Array]] = [[] for _ in names]
+
+    def add(self, columns: Sequence[pa.Array], rows: int) -> None:
+        """Adds some rows after `rows` others. Raises DataError: a key, or a part of one, is missing."""
+        for name, found, column in zip(self.names, self._columns, columns, strict=True):
+            with _telling(self._table, name, rows) if self._telling else nullcontext():
+                found.append(cells.keys(column))
+
+    def done(self) -> tuple[KeyColumn | None, tuple[Doubt, ...]]:
+        """The keys, and doubts about them; None if no column makes one. Raises DataError as `refuse_repeated`."""
+        if not self.names:
+            return None, ()
+        columns = [KeyColumn(pa.concat_arrays([text.cast(pa.large_string()) for text in one])) for one in self._columns]
+        joined = KeyColumn.joined(columns)
+        refuse_repeated(joined, f"{self._table}, {_named(self.names)}", self._table.place)
+        for name, column in zip(self.names, columns, strict=True):
+            refuse_fractions(column, f"{self._table}, {_named([name])}")
+        doubts = (doubt for name, column in zip(self.names, columns, strict=True) for doubt in key_doubts(column, name))
+        return joined, tuple(doubts)
+
+
+def _named(names: Sequence[str]) -> str:
+    return f"column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
 
 
 @dataclass(frozen=True)
@@ -369,7 +401,7 @@ class _Reading:
         self._source, self._table, self._types = source, source.table, types
         self._values, self.rows = np.empty((0, len(names))), 0
         self._codes: list[dict[str, int]] = [{} for _ in names]
-        self._keys: list[pa.Array] = []
+        self._keys = _KeyReading(source.table, columns_of(source.key), telling=telling)
         self._telling = telling
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -379,17 +411,14 @@ class _Reading:
             self._values.resize((max(end, len(self._values) * 3 // 2), len(self.names)), refcheck=False)
         for place, name in enumerate(self.names):
             self._values[self.rows : end, place] = self._column(place, name, batch.column(place))
-        if (key := self._source.key) is not None:
-            with self._told(key):
-                self._keys.append(cells.keys(batch.column(len(self.names))))
+        self._keys.add(batch.columns[len(self.names) :], self.rows)
         self.rows = end
 
     def done(self) -> Features:
         """All columns. Raises DataError if keys are not unique."""
         self._values.resize((self.rows, len(self.names)), refcheck=False)
         fields = tuple(self._field(place, name) for place, name in enumerate(self.names))
-        ids = _checked(self._table, self._source.key, self._keys)
-        doubtful = () if ids is None else key_doubts(ids, self._source.key or "")
+        ids, doubtful = self._keys.done()
         found = (*self._types.doubts, *self._value_doubts(fields), *doubtful)
         return Features(torch.from_numpy(self._values), self.names, 0, ids, fields, found)
 
@@ -522,14 +551,6 @@ def _telling(table: Table, column: str, done: int) -> Iterator[None]:
     except cells.Misfit as misfit:
         what = f"{table.place(done + misfit.row)}, column {column!r}: {misfit}"
         raise DataError(what, hint=misfit.hint) from None
-
-
-def _checked(table: Table, key: str | None, keys: Sequence[pa.Array]) -> KeyColumn | None:
-    if key is None:
-        return None
-    found = KeyColumn(pa.concat_arrays([text.cast(pa.large_string()) for text in keys]))
-    check_keys(found, f"{table}, column {key!r}", table.place)
-    return found
 
 
 def _no_rows(table: Table) -> DataError:

@@ -22,7 +22,6 @@ from colonnade.common.data.columns.fields import Doubt, TypedColumn
 from colonnade.common.data.columns.notation import Notation
 from colonnade.common.data.formats.arrays import ArrayFile
 from colonnade.common.data.formats.csv_file import CsvFile
-from colonnade.common.data.key_checks import key_doubts
 from colonnade.common.data.keys import keys_of_rows
 from colonnade.common.data.known_sets.places import find, find_file
 from colonnade.common.data.labels import LabelColumn, classify_coded, hint_of_numbers, with_positive
@@ -58,7 +57,7 @@ def _opened(config: sections.TableConfig, base: Path) -> Table:
             database = Database(config.url, base)
             if config.query is not None:
                 return DatabaseQuery(database, config.query)
-            return DatabaseTable(database, config.table or "", config.key)
+            return DatabaseTable(database, config.table or "", sections.columns_of(config.key))
         case sections.NpyTable():
             return ArrayFile(find_file(config.path, base))
         case _:
@@ -109,7 +108,7 @@ def _trained(
 ) -> tuple[Table, tuple[str, ...]]:
     """The table, and the columns of training. Raises DataError if one of them is missing."""
     table, names = open_table(config, base), tuple(column.name for column in trained)
-    require(table, [] if config.key is None else [config.key])
+    require(table, sections.columns_of(config.key))
     known = set(table.header)
     if lacking := [name for name in names if name not in known]:
         others = [name for name in table.header if name not in names]
@@ -124,7 +123,7 @@ def _trained(
 
 
 def _not_trained(config: sections.TableColumnsConfig, table: Table, names: Sequence[str]) -> Iterator[Doubt]:
-    known = {*names, config.key, *config.drop, *_index(table)}
+    known = {*names, *sections.columns_of(config.key), *config.drop, *_index(table)}
     for name in () if config.columns else [name for name in table.header if name not in known][:_NAMED]:
         yield Doubt(name, "was no column of training, and is left out", f"say `drop: [{name}]` if it shall stay so")
 
@@ -154,9 +153,9 @@ def first_and_last(config: sections.TableConfig, base: Path, column: str, form: 
 
 def _opened_columns(config: sections.TableColumnsConfig, base: Path) -> tuple[Table, tuple[str, ...]]:
     table = open_table(config, base)
-    named = (config.key, *config.columns, *config.drop, *config.types, *config.units)
-    require(table, [name for name in named if name is not None])
-    without = {config.key, *config.drop, *_index(table)}
+    key = sections.columns_of(config.key)
+    require(table, [*key, *config.columns, *config.drop, *config.types, *config.units])
+    without = {*key, *config.drop, *_index(table)}
     names = config.columns or tuple(name for name in table.header if name not in without)
     require_names(table, names)
     return table, names
@@ -165,7 +164,7 @@ def _opened_columns(config: sections.TableColumnsConfig, base: Path) -> tuple[Ta
 def _left_out(config: sections.TableColumnsConfig, table: Table) -> Iterator[Doubt]:
     """Row indices of pandas that no key names, and that are therefore no features."""
     for name in _index(table):
-        if not config.columns and name not in (config.key, *config.drop):
+        if not config.columns and name not in (*sections.columns_of(config.key), *config.drop):
             what, hint = "is a row index of pandas, and is left out", "name it as the `key` or under `columns`"
             yield Doubt(name, what, f"if it is more than that, {hint}; else say `drop: [{name}]`")
 
@@ -207,7 +206,7 @@ def _cached(
 
 
 def _named(config: sections.TableLabelsConfig, *labels: str) -> list[str]:
-    return [*labels, *(name for name in (config.key, config.weight) if name is not None)]
+    return [*labels, *sections.columns_of(config.key), *([] if config.weight is None else [config.weight])]
 
 
 def _weights(config: sections.TableLabelsConfig, table: Table, known: Tensor) -> Tensor | None:
@@ -232,7 +231,7 @@ def _classes(config: sections.TableLabelsConfig, table: Table, label: str) -> La
     known = codes >= 0
     _refuse_none(table, int(known.sum()))
     values, classes = classify_coded(codes[known], found.words, f"{table}, column {label!r}")
-    doubtful = tuple(key_doubts(keys, config.key or "")) if keys is not None else ()
+    doubtful = found.doubts
     if found.trimmed:
         what = f"has white space around the class in {found.trimmed} rows, which is left out"
         doubtful = (Doubt(label, what, "write the names in `federation.classes` without it"), *doubtful)

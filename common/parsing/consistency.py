@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from colonnade.common.aggregation.masked_sums import check_blinded
+from colonnade.common.config.data.tables import columns_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.label_privacy import CONVEX
 from colonnade.common.config.members import Config, PartyConfig, ServerConfig
@@ -20,6 +21,7 @@ def check(config: Config) -> None:
     """Rejects a configuration whose parts contradict each other or the protocol. Raises ConfigError."""
     _check_agreed(config.federation)
     _check_parties(config)
+    _check_keys(config)
     if config.server is not None:
         _check_active(config.federation, config.server)
         _check_answers(config.federation, config.server)
@@ -41,6 +43,27 @@ def _check_agreed(federation: FederationConfig) -> None:
     _check_sums(federation)
     _check_loss(federation)
     CONTRACTS[federation.protocol.name].check(federation, federation.protocol)
+
+
+def _check_keys(config: Config) -> None:
+    """Rejects keys of another number of parts than agreed: those of two members could never be the same."""
+    federation, sources = config.federation, dict[str, object]()
+    if config.server is not None:
+        sources["server.labels"] = config.server.labels
+        sources |= {} if config.server.active is None else {"server.active.data": config.server.active.data}
+    sources |= {f"parties.{name}.data": party.data for name, party in config.parties.items()}
+    if federation.keys.parts > 1 and federation.align == "none":
+        raise ConfigError(
+            f"federation.keys.parts = {federation.keys.parts} with federation.align = none: no keys are compared",
+            hint="align rows by keys (federation.align: psi or sorted), or leave it out",
+        )
+    for where, source in sources.items():
+        named = columns_of(getattr(source, "key", None))
+        if named and len(named) != federation.keys.parts:
+            raise ConfigError(
+                f"{where}.key names {', '.join(map(repr, named))}: federation.keys.parts is {federation.keys.parts}",
+                hint="every member names as many columns as parts, in the same order of meaning",
+            )
 
 
 def _check_parties(config: Config) -> None:

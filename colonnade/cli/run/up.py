@@ -69,7 +69,7 @@ def end(ended: Ended, ids: Path | None, *, insecure: bool) -> NoReturn:
 def _refuse_wrong(ids: Path, file: Path, sets: tuple[str, ...] = ()) -> None:
     """Checks a file of ids before training starts."""
     if (server := load(file, sets, begun=True).server) is not None:
-        PredictionIds(ids, like=getattr(server.labels, "key", None) or "").count()
+        PredictionIds(ids, like=getattr(server.labels, "key", None)).count()
 
 
 def show(ended: Ended) -> int:

@@ -140,7 +140,8 @@ def find(folder: Path, cut_off: float | None, groups: str, scores: Path | None, 
     run = read_run(folder)
     federation, server = _sections(run)
     labelled = server.get("labels") or {}
-    positive, key = _positive(run, federation), str(labelled.get("key") or labelled.get("id") or "id")
+    positive, named = _positive(run, federation), labelled.get("key") or labelled.get("id")
+    key = named if isinstance(named, str) else "id"  # a key of several columns is one text in the run's own files
     own, part, protocol = RunFolder(folder).scores, "", federation.get("protocol")
     scale = ScoreScale.of(protocol) if isinstance(protocol, Mapping) else ScoreScale()
     parts = read_scores(own, positive) if own.exists() else {}

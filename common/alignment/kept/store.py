@@ -252,7 +252,7 @@ def roster_digest(federation: FederationConfig, *, pinned: bool) -> bytes:
         _VERSION,
         federation.id,
         federation.align,
-        federation.keys.model_dump(mode="json"),
+        federation.keys.model_dump(mode="json", exclude={"parts"} if federation.keys.parts == 1 else None),  # likewise
         server,
         pins,
         *checks,

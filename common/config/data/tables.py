@@ -36,15 +36,24 @@ def _as_written(value: Any) -> Any:
     return str(value) if isinstance(value, int) else value
 
 
-def _one_column(value: Any) -> Any:
-    if isinstance(value, list | tuple) and len(value) == 1:
-        return value[0]
-    if isinstance(value, list | tuple):
-        raise ValueError(
-            f"a key is one column, and {len(value)} are named: join them into one in every member's table, as in "
-            f"`{'-'.join(map(str, value))}`, written alike by all"
-        )
-    return value
+def _columns_of_key(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return value
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(name, str) for name in value):
+        raise ValueError("expected the name of a column, or a list of names")
+    if len(set(value)) < len(value):
+        raise ValueError("a column is named twice")
+    return value[0] if len(value) == 1 else tuple(value)
+
+
+_KEY = "column that identifies a row, or a list of columns that do so together"
+
+Key = str | tuple[str, ...] | None
+"""Columns of a table that make its key: one, several that are joined, or none."""
+
+
+def columns_of(key: Key) -> tuple[str, ...]:
+    return (key,) if key and isinstance(key, str) else tuple(key or ())
 
 
 def _mark(value: Any) -> Any:
@@ -54,13 +63,11 @@ def _mark(value: Any) -> Any:
 
 
 class TableConfig(BaseModel):
-    """`key` names the key column."""
+    """`key` names the key's columns."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    key: Annotated[str | None, BeforeValidator(_one_column)] = Field(
-        default=None, description="column of the keys that identify rows"
-    )
+    key: Annotated[Key, BeforeValidator(_columns_of_key)] = Field(default=None, description=_KEY)
     decimal: Decimal = Field(default=".", description="decimal separator of numbers in text")
     thousands: Thousands = Field(default="", description="thousands separator of numbers in text; empty: none")
     missing_values: tuple[Annotated[str, BeforeValidator(_mark)], ...] = Field(
@@ -126,7 +133,7 @@ class TableColumnsConfig(TableConfig):
     def _one_way(self) -> Self:
         if self.columns and self.drop:
             raise ValueError("`columns` and `drop` exclude each other: list what to take, or what to leave")
-        seen = {self.key}
+        seen = {*columns_of(self.key)}
         for name in self.columns:
             if name in seen:
                 raise ValueError(f"{name!r} is listed under `columns` and is the key, or is listed twice")
@@ -178,10 +185,8 @@ class CsvTable(TableConfig):
     encoding: Annotated[str, AfterValidator(_check_encoding)] = Field(
         default="utf-8", description="text encoding, as Python names it"
     )
-    key: Annotated[str | None, BeforeValidator(_one_column)] = Field(
-        default=None,
-        validation_alias=AliasChoices("key", "id"),
-        description="column of the keys that identify rows; or `id`",
+    key: Annotated[Key, BeforeValidator(_columns_of_key)] = Field(
+        default=None, validation_alias=AliasChoices("key", "id"), description=f"{_KEY}; or `id`"
     )
     cache: bool = Field(default=True, description="keep a copy of the table, as it was read, in the run's folder")
 

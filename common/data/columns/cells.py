@@ -142,11 +142,11 @@ def words(cells: pa.Array) -> pa.Array:
 
 
 def keys(cells: pa.Array) -> pa.Array:
-    """(n,) keys as text: integers in decimal digits, words as they are written, for `federation.keys` to compare.
-    Raises Misfit.
+    """(n,) keys as text: integers in decimal digits, days as 1970-01-31, words as they are written, for
+    `federation.keys` to compare. Raises Misfit.
     """
     kind = cells.type
-    if not (is_text(cells) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
+    if not (is_text(cells) or pa.types.is_date32(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
         raise Misfit(0, f"is of type {kind}", "keys are words or whole numbers: write them so")
     text = _as_text(cells)
     blank = pc.equal(pc.utf8_trim_whitespace(text), "")

@@ -55,9 +55,9 @@ class Database:
 
 
 class DatabaseTable:
-    """A table (`NAME` or `SCHEMA.NAME`), ordered by `key` if there is one."""
+    """A table (`NAME` or `SCHEMA.NAME`), ordered by the columns of its key, if it has one."""
 
-    def __init__(self, database: Database, name: str, key: str | None) -> None:
+    def __init__(self, database: Database, name: str, key: Sequence[str]) -> None:
         self._database, self._name, self._key = database, name, key
         schema, _, bare = name.rpartition(".")
         try:
@@ -74,8 +74,7 @@ class DatabaseTable:
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         asked = sqlalchemy.select(*(self._table.c[name] for name in columns))
-        if self._key is not None:
-            asked = asked.order_by(self._table.c[self._key])
+        asked = asked.order_by(*(self._table.c[name] for name in self._key))
         yield from _rows(self._database, lambda link: link.execute(asked), columns)
 
     def place(self, row: int) -> str:

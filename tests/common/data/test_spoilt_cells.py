@@ -295,12 +295,6 @@ def test_a_query_is_run_as_it_is_written(tmp_path: Path, text: str) -> None:
     assert load_features(data(how), PartyIndex(0, 1), tmp_path).ids == ("a", "b")
 
 
-def test_a_key_of_several_columns_is_explained() -> None:
-    with pytest.raises(ValidationError, match="a key is one column, and 2 are named: join them into one"):
-        data({"source": "parquet", "path": "t", "key": ["plant", "number"]})
-    assert data({"source": "csv", "path": "t", "id": ["who"]}).key == "who"
-
-
 def test_blank_lines_above_the_header_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("\n\nid,x\na,1.5\n\nb,zzz\nc,2\nd,3\n")
     with pytest.raises(DataError, match="line 6, column 'x': 'zzz' is no number"):
