@@ -40,7 +40,8 @@ def trained(folder: Path, rounds: int = ROUNDS) -> colonnade.Run:
     tables["server"] = pd.DataFrame({"id": ids, "label": (values.sum(axis=1) > 0).astype(int)})
     config = {
         "federation": {
-            "id": "long", "protocol": "split", "classes": 2, "rounds": rounds, "batch": 16, "evaluate": {"every": 20}
+            "id": "long", "protocol": "split", "classes": 2, "rounds": rounds, "batch": 16, "stop": "none",
+            "evaluate": {"every": 20},
         },
         "server": {"labels": {"key": "id", "label": "label"}},
         "every_party": {"data": {"key": "id"}},

@@ -15,9 +15,9 @@ def amount(size: float) -> str:
     return f"{size:.0f} B" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
 
 
-def percent(share: float) -> str:
-    """0.98329 -> '98.33%'."""
-    return f"{100 * share:.4g}%"
+def percent(share: float, digits: int = 4) -> str:
+    """0.98329 -> '98.33%'; the one form of all pages."""
+    return f"{100 * share:.{digits}g}%"
 
 
 def seconds(value: float) -> str:

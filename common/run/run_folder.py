@@ -65,6 +65,7 @@ class MemberFolder:
     """Copies of the member's tables, as they were read."""
     start = _Below("start.secret")
     """The secret that the member's own draws follow from, where the start is not public."""
+    report = _Below("report.html")
     trackers = _Below("trackers.json")
     """What experiment trackers keep for a resumed run, such as MLflow's number of the run."""
 
@@ -163,7 +164,6 @@ class RunFolder(MemberFolder):
     """Predictions requested together with the run."""
     tokens = _Below("serve.tokens")
     """The callers of a served model."""
-    report = _Below("report.html")
     comparison = _Below("comparison.html")
     """The page that compares this run with others."""
     card = _Below("card.md")

@@ -1,4 +1,5 @@
-"""Runs whose pages are looked at: two classes with stragglers, ten classes, a number, a scorecard, and comparisons."""
+"""Runs whose pages are looked at: of two classes, simulated and as processes with a straggler and a restart, of ten,
+of a number, a failed one, and comparisons."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import pandas as pd
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
 import colonnade
+from colonnade.cli.read.report import report
 from colonnade.cli.read.scorecard import scorecard
 
 _AGREED = {"align": "psi", "batch": 32, "rows": {"test": 0.3, "validation": 0.2}, "evaluate": {"every": 5}}
@@ -33,6 +35,7 @@ def make_pages(folder: Path) -> list[Example]:
     digits = colonnade.simulate(*_digits(), folder / "digits")
     progress = colonnade.simulate(*_progression(), folder / "progression")
     biopsies.explain()
+    report([coded.folder / "parties" / "clinic"], None, again=False)
     scorecard(biopsies.folder, None, "", None, "", folder / "scores.html")
     short: dict[str, Any] = {"sets": ("federation.epochs=5",), "progress": False}
     protocols = ["split", "fdml", "linear_admm", "hetero_lr", "vfl_afe"]
@@ -43,6 +46,8 @@ def make_pages(folder: Path) -> list[Example]:
     pages = {
         "report": biopsies.report(),
         "report of a failed run": colonnade.load(folder / "failed").report(),
+        "report of processes": _processes(folder / "processes").report(),
+        "report of a party": coded.folder / "parties" / "clinic" / "report.html",
         "report of ten classes": digits.report(),
         "report of a number": progress.report(),
         "comparison": biopsies.compare(coded),
@@ -54,6 +59,14 @@ def make_pages(folder: Path) -> list[Example]:
         "scores": folder / "scores.html",
     }
     return [Example(name, page) for name, page in pages.items()]
+
+
+def _processes(out: Path) -> colonnade.Run:
+    """Over gRPC, with a straggler and a party that is killed and comes back."""
+    chaos = {"laboratory": {"delay": "uniform(10ms, 60ms)"}, "registry": {"delay": "10ms", "crash": 20}}
+    config, tables = _biopsies("split")
+    config["federation"] |= {"epochs": 6, "stop": "none", "absence": "continue", "quorum": {"need": 2, "grace": 0.02}}
+    return colonnade.up(config | {"parties": {name: {"chaos": faults} for name, faults in chaos.items()}}, tables, out)
 
 
 def _biopsies(protocol: str) -> tuple[dict[str, Any], Mapping[str, pd.DataFrame]]:

@@ -402,9 +402,9 @@ def test_a_refusal_leaves_no_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "error", "said"),
     [
-        (0.9, 0.01, "10.0 ± 2.8 points better than the file's own settings (80.0 %)."),
+        (0.9, 0.01, "10.0 ± 2.8 points better than the file's own settings (80.0%)."),
         (0.82, 0.01, "less than its interval of ± 2.8 points: these rows do not show a gain"),
-        (0.9, None, "10.0 points better than the file's own settings (80.0 %); no interval is known"),
+        (0.9, None, "10.0 points better than the file's own settings (80.0%); no interval is known"),
     ],
 )
 def test_a_gain_over_the_file_is_said_with_its_interval(value: float, error: float | None, said: str) -> None:
@@ -422,5 +422,5 @@ def test_the_page_begins_with_the_gain_over_the_file_s_own_trial(tmp_path: Path)
     own, best = found.trials["value"].to_pylist()[0], found.best_value
     page = found.page.read_text()
     headline = page.split('class="headline">')[1].split("</p>")[0]
-    assert f"Accuracy {100 * best:.1f} ± " in headline and f"({100 * own:.1f} %)" in headline
+    assert f"Accuracy {100 * best:.1f} ± " in headline and f"({100 * own:.1f}%)" in headline
     assert f"{100 * (best - own):.1f}" in headline and page.index("headline") < page.index("<svg")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,6 @@ import typer
 
 from colonnade.client.privacy.answers import KINDS, reserved
 from colonnade.common.errors import InputError
-from colonnade.common.privacy.accounting.budget import reservations
 from colonnade.common.privacy.accounting.chain import Verdict, newest, verify
 from colonnade.common.run.activity import activity
 from colonnade.common.run.json_lines import read_lines
@@ -18,10 +16,9 @@ from colonnade.common.run.run_folder import PartyFolder
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.records.kinds import describe_kind
-from colonnade.reports.records.ledgers import Book, read_books_of
+from colonnade.reports.records.ledgers import Book, read_books_of, spent
 from colonnade.reports.words import amount, counted
 
-_DELTA = re.compile(r"\bdelta=(\S+)")
 _NAMED = 10  # most line numbers printed
 
 
@@ -79,24 +76,11 @@ def _show(path: Path) -> None:
             console.say(f"{kind}: {what}")
     if answered := [f"{count} {kind}" for kind in KINDS if (count := reserved(path, kind))]:
         console.say(f"answered in all starts: {', '.join(answered)} of the server's")
-    console.say(_spent(path))
+    value, about = spent(path)
+    console.say(f"{value}; {about}" if about else value)
     console.say(f"newest hash: {newest(path)}")
 
 
 def _ways(book: Book) -> str:
     """Protection of the messages; "none" means a release in the clear."""
     return ", ".join({"": "nothing private", "none": "in the clear"}.get(how, how) for how in book.mechanisms)
-
-
-def _spent(path: Path) -> str:
-    """Epsilon of the newest message, and the number of releases reserved and not given back."""
-    epsilon, delta = None, ""
-    for entry in read_lines(path):
-        if entry.get("epsilon") is not None:  # only releases of a model cost epsilon
-            epsilon, found = entry["epsilon"], _DELTA.search(str(entry.get("mechanism")))
-            delta = f"delta {found[1]}" if found else "the agreed delta"
-    if not isinstance(epsilon, int | float):
-        return "no privacy guarantee was counted"
-    reserved = sum(releases for releases, _ in reservations(path))
-    spent = f"epsilon {epsilon:.4g} at {delta} after the last message; {counted(reserved, 'release')} paid for"
-    return f"{spent}. It is this party's own: a person whose row lies at others too is in their releases as well"

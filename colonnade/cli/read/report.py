@@ -12,10 +12,11 @@ import typer
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.common.run.activity import activity
 from colonnade.common.run.json_lines import read_lines
-from colonnade.common.run.run_folder import RunFolder
+from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.launcher.folder_lock import is_held
+from colonnade.reports.console.outputs import make_folder, refuse_unwritable_file, write_text
 from colonnade.reports.console.screen import out as console
-from colonnade.reports.records.run import read_run
+from colonnade.reports.records.run import is_party, read_run
 from colonnade.reports.run_page.about import headline
 from colonnade.reports.run_page.page import write_page
 
@@ -25,7 +26,9 @@ _GONE = 90.0  # seconds after which a killed or failed member is not restarted
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="the folders of runs", show_default=False)],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="the folders of runs; or one party's own", show_default=False)
+    ],
     out: Annotated[Path | None, typer.Option("--out", help="the page's file", show_default=False)] = None,
     again: Annotated[
         bool, typer.Option("--follow", help="rewrite it every 5 s until the run ends; it need not have begun")
@@ -33,6 +36,10 @@ def report(
 ) -> None:
     if again and len(runs) != 1:
         raise InputError("--follow: expected one run", hint="compare several once they have ended")
+    if again and is_party(runs[0]):
+        raise InputError(
+            f"--follow: {runs[0]} is a party's own folder", hint="follow the server's, or leave --follow out"
+        )
     if again:
         follow(runs[0], out)
     else:
@@ -46,6 +53,9 @@ def _write(folders: Sequence[Path], out: Path | None, *, again: float = 0) -> No
         out: default: report.html in the run's folder, or comparison.html in that of the first of several.
         again: seconds after which a browser reloads the page, in which case nothing is printed; 0 for never.
     """
+    if len(folders) == 1 and not again and is_party(folders[0]):
+        _write_own(folders[0], out)
+        return
     with activity("writing the page"):
         runs = [read_run(folder) for folder in folders]
         page = write_page(runs, out, again)
@@ -54,6 +64,18 @@ def _write(folders: Sequence[Path], out: Path | None, *, again: float = 0) -> No
     for run in runs:
         console.say(headline(run))
     console.point("page", page)
+
+
+def _write_own(folder: Path, out: Path | None) -> None:
+    """The page of a party's own folder."""
+    from colonnade.reports.party_page.page import party_page  # noqa: PLC0415  # torch
+
+    page = (out or PartyFolder(folder).report).resolve()
+    make_folder(page.parent)
+    refuse_unwritable_file(page)
+    with activity("writing the page"):
+        write_text(page, party_page(folder))
+    console.point("page, for this party alone", page)
 
 
 def follow(folder: Path, out: Path | None) -> None:

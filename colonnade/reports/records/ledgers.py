@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from colonnade.common.privacy.accounting.budget import reservations
 from colonnade.common.run.json_lines import read_lines
 from colonnade.common.run.run_folder import RunFolder
+from colonnade.reports.words import counted
 
+_DELTA = re.compile(r"\bdelta=(\S+)")
 _LONGEST = 255  # maximum bytes of a file name
 
 
@@ -54,6 +58,20 @@ def read_books_of(ledger: Path) -> dict[str, Book]:
     books: dict[str, Book] = {}
     _read(ledger, ledger.parent.name, books)
     return books
+
+
+def spent(ledger: Path) -> tuple[str, str]:
+    """Epsilon after the newest message of a party's ledger; and the releases paid for, and what they do not cover."""
+    epsilon, delta = None, ""
+    for entry in read_lines(ledger):
+        if entry.get("epsilon") is not None:  # only releases of a model cost epsilon
+            epsilon, found = entry["epsilon"], _DELTA.search(str(entry.get("mechanism")))
+            delta = f"delta {found[1]}" if found else "the agreed delta"
+    if not isinstance(epsilon, int | float):
+        return "no privacy guarantee was counted", ""
+    paid = counted(sum(releases for releases, _ in reservations(ledger)), "release")
+    about = "it is this party's own; a person whose row lies at others too is in their releases as well"
+    return f"epsilon {epsilon:.4g} at {delta} after the last message", f"{paid} paid for; {about}"
 
 
 def _read(ledger: Path, party: str, books: dict[str, Book]) -> None:

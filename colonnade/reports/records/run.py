@@ -30,6 +30,7 @@ _POOLED, _BESIDE = "centralized", 200  # folders that are looked at
 BASELINES = ("test_baseline_accuracy", "test_baseline_rmse")
 """Metrics of a model that knows no column: equal in all rounds, for they depend only on the rows."""
 
+_ALONE = "`colonnade report` writes its own page, of one folder that is not followed; a run's is made from the server's"
 _EXPECTED: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
     "status": ("a word", str),
     "protocol": ("a name", str),
@@ -93,10 +94,10 @@ def read_run(folder: Path) -> RecordedRun:
     run.refuse_unreadable()
     events = [event for event in read_lines(run.events) if _is_whole(event)]
     summary = _summary(run)
-    of_a_party = PartyFolder(folder).ledger.exists() and not run.run.exists()
+    of_a_party = is_party(folder)
     if summary is None and (of_a_party or not any(event["kind"] in _OF_A_SERVER for event in events)):
         if of_a_party:
-            raise InputError(f"{folder} is a party's own folder: a report is made from the server's", hint=_HINT)
+            raise InputError(f"{folder} is a party's own folder", hint=_ALONE)
         raise InputError(f"{folder} holds no run", hint=_HINT)
     config = _text(run.config) or _text(run.server_config)
     ended = summary is not None and _is_newest(events)
@@ -109,6 +110,11 @@ def read_run(folder: Path) -> RecordedRun:
         books=read_books(folder, said["parties"]), config=config, explained=read_record(run.explained),
         clock=clock, trace=Trace(events, clock), pooled=_pooled(run, said),
     )  # fmt: skip
+
+
+def is_party(folder: Path) -> bool:
+    """True of a party's own folder, in which something was sent."""
+    return PartyFolder(folder).ledger.exists() and not RunFolder(folder).run.exists()
 
 
 def _summary(run: RunFolder) -> dict[str, Any] | None:

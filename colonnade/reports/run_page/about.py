@@ -66,7 +66,7 @@ def say(metric: str, value: float) -> str:
     """A value in words: accuracies in per cent to three digits, near 1 to four; others in plain digits."""
     if not metric.endswith("accuracy"):
         return plain(value)
-    return percent(value) if value > 0.99 else f"{100 * value:.3g}%"
+    return percent(value, 4 if value > 0.99 else 3)
 
 
 def result_of(said: Mapping[str, Any]) -> Reached | None:

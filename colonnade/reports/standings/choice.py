@@ -89,12 +89,12 @@ def _together(taken: Contender, best: Contender, tied: Sequence[Contender]) -> s
 
 
 def _share(part: float, whole: float) -> str:
-    """`a tenth of`, `60 % of`, or `about as much as`."""
+    """`a tenth of`, `60% of`, or `about as much as`."""
     if not part:
         return "none of"
     times = whole / part
     if times < 1.75:
-        return f"{part / whole:.0%} of".replace("%", " %")
+        return f"{part / whole:.0%} of"
     nearest = min(_PARTS, key=lambda number: abs(math.log(number / times)))
     return f"about {_PARTS[nearest]} of" if times < 30 else f"1/{times:.0f} of"
 

@@ -15,7 +15,7 @@ SHARES = ("accuracy", "balanced_accuracy", "auc", "average_precision", "f1", "r2
 """Metrics of which a hundredth is a point."""
 
 _NAMES: Mapping[str, str] = {**JUDGED, "rmse": "RMSE", "mae": "MAE", "r2": "R2", "ece": "ECE"}
-_SURE = 1.96  # standard errors of half of a 95 % interval
+_SURE = 1.96  # standard errors of half of a 95% interval
 _HUGE = 100.0  # an R2 as low as -100 is shown with fewer digits
 
 Kind = Literal["nothing", "sums only", "encryption", "differential privacy"]
@@ -30,18 +30,18 @@ class Estimate:
 
     @property
     def half(self) -> float | None:
-        """Half of the 95 % interval."""
+        """Half of the 95% interval."""
         return None if self.error is None else _SURE * self.error
 
     def differs(self, other: Estimate) -> bool:
-        """True if the difference is larger than its 95 % interval; without errors, if there is a difference.
+        """True if the difference is larger than its 95% interval; without errors, if there is a difference.
 
         The errors are taken as independent, which on common rows asks for more than is needed.
         """
         return abs(self.value - other.value) > self.half_of_difference(other)
 
     def half_of_difference(self, other: Estimate) -> float:
-        """Half of the 95 % interval of the difference; without errors 0."""
+        """Half of the 95% interval of the difference; without errors 0."""
         return _SURE * math.hypot(self.error or 0.0, other.error or 0.0)
 
 
@@ -60,21 +60,21 @@ class Measure:
         return one > other if self.up else one < other
 
     def say(self, value: float | None) -> str:
-        """`91.2 %` of accuracies, `0.912` of other shares, four digits of what has units."""
+        """`91.2%` of accuracies, `0.912` of other shares, four digits of what has units."""
         if value is None:
             return "-"
         if "accuracy" in self.metric:
-            return f"{100 * value:.1f} %"
+            return f"{100 * value:.1f}%"
         return f"{value:.3f}" if self.metric in SHARES and abs(value) < _HUGE else plain(value)
 
     def said(self, found: Estimate | None) -> str:
-        """The value with half of its 95 % interval: `0.912 ± 0.008`."""
+        """The value with half of its 95% interval: `0.912 ± 0.008`."""
         if found is None:
             return "-"
         if not found.half or abs(found.value) >= _HUGE:
             return self.say(found.value)
         value, half = self.say(found.value), self.say(found.half)
-        return f"{value.removesuffix(' %')} ± {half}"
+        return f"{value.removesuffix('%')} ± {half}"
 
     def gap(self, improvement: float | None) -> str:
         """An improvement, of shares in points, with its sign."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from colonnade.reports.html.charts import Axis, Bar, Dot, row_chart, scatter_chart
 from colonnade.reports.html.markup import Html
@@ -89,20 +88,22 @@ class ComparisonPage:
         return sorted(shown, key=lambda one: -_value(one) if self.measure.up else _value(one))
 
     def html(self) -> str:
-        return render("comparison.html", {**self._content(), "title": self.title}, beside=_TEMPLATES)
+        return self._render(short=False)
 
     def fragment(self) -> str:
         """The first screen, for notebooks."""
-        return in_notebook(render("standings.html", {**self._content(), "title": self.title}, beside=_TEMPLATES))
+        return in_notebook(self._render(short=True))
 
-    def _content(self) -> dict[str, Any]:
+    def _render(self, *, short: bool) -> str:
         choice, full = self.choice, self.values.full()
-        return {
-            "choice": choice, "cards": self._cards(choice), "chart": self._chart(choice), "charts": self._charts(),
+        content = {
+            "title": self.title, "short": short, "choice": choice,
+            "cards": self._cards(choice), "chart": self._chart(choice), "charts": self._charts(),
             "values": full, "apart": self.set_apart, "notes": self.notes,
             "more_title": self.more_title, "facts": self.facts, "more": self.more,
             "measure": self._heading, "rows": rows_words(self.test, "test"),
         }  # fmt: skip
+        return render("comparison.html", content, beside=_TEMPLATES)
 
     def _chart(self, choice: Choice) -> Html:
         if not (shown := self.ranked):
@@ -119,7 +120,7 @@ class ComparisonPage:
                 None if one.reference or not half else self._most(one.test.value + half),
                 _GREY if one.reference else one.protection.colour, about=about, line=one.reference, best=taken,
             ))  # fmt: skip
-        intervals = " with 95 % intervals" if any(one.test and one.test.half for one in shown) else ""
+        intervals = " with 95% intervals" if any(one.test and one.test.half for one in shown) else ""
         caption = f"{self._heading} on {rows_words(self.test, 'test')}{intervals}, best first"
         return row_chart(bars, Axis(self.measure.name, self.measure.say), caption=caption, dots=True)
 

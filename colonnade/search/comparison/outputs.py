@@ -39,7 +39,7 @@ _HEAD = (
 _WORDS = (0, 7, 8)
 _NARROW = (0, 1, 2, 3, 5, 7)  # columns of a screen of less than `_WIDE` characters
 _WIDE = 120
-_INTERVALS = "± is half of the 95 % interval of a value, from the test rows: a difference that is smaller is none."
+_INTERVALS = "± is half of the 95% interval of a value, from the test rows: a difference that is smaller is none."
 _CHOSEN = (
     "Tuned values were chosen by the validation rows: what they gained there is optimistic. Test rows were evaluated "
     "once with the defaults and once with the chosen values."
@@ -131,7 +131,7 @@ class ComparisonOutput:
         """Prints the table, the recommendation, what is set apart, and the page's path."""
         page, narrow = self.page, console.room is not None and console.room < _WIDE
         shown, taken = page.values.full(_NARROW if narrow else range(len(_HEAD))), page.choice.taken
-        title = f"{self._measure.name} on {self.data['test']:,} test rows, with 95 % intervals"
+        title = f"{self._measure.name} on {self.data['test']:,} test rows, with 95% intervals"
         made = Grid(*shown.head, title=title)
         for row in shown.rows:
             made.add_row(*map(str, row), style="bold" if taken is not None and row[0] == taken.name else "")

@@ -44,7 +44,7 @@ class FoldRecord:
 
 
 def half_interval(values: Sequence[float], held: float) -> float:
-    """Half of the 95 % interval of the mean over folds that share training rows.
+    """Half of the 95% interval of the mean over folds that share training rows.
 
     Nadeau and Bengio (2003): the variance of the mean is s² (1/n + held / (1 - held)), where a plain standard error has
     s²/n and is too small.
@@ -64,7 +64,7 @@ def say_folds(metric: str, records: Sequence[FoldRecord]) -> list[str]:
     return [
         f"{measure.name} {measure.say(mean(values)).removesuffix(' %')} ± {measure.say(half)}: mean of "
         f"{counted(len(values), 'fold')} ({measure.say(min(values))} to {measure.say(max(values))})",
-        "± is half of the 95 % interval, widened since folds share most of their training rows; the standard deviation "
+        "± is half of the 95% interval, widened since folds share most of their training rows; the standard deviation "
         f"of folds, {measure.say(stdev(values))}, is no standard error of the mean.",
         "A data set's own test rows take no part.",
     ]

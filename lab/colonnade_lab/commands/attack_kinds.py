@@ -350,7 +350,7 @@ def _scored_columns(run: AttackedRun, names: tuple[str, ...], options: Options) 
 
 
 def interval(found: float, trials: int) -> tuple[float, float]:
-    """95 % interval of a share of rows."""
+    """95% interval of a share of rows."""
     return clopper_pearson(round(found * trials), trials)
 
 

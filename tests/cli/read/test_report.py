@@ -249,8 +249,8 @@ def test_several_runs(tmp_path: Path, monkeypatch, capfd) -> None:
     assert made.cells("protocol") == [["protocol", "vimadmm", "vafl"]]
     assert made.cells("test accuracy") == [["test accuracy", "92.19%", "25.00%"]] and made.cells("up")[0][1] == "6.0 kB"
     drawn = [str(attrs["data-y"]) for name, attrs in made.tags if name == "polyline"]
-    assert drawn[:2] == ["50.0 %;75.0 %;93.8 %", "50.0 %;75.0 %"] and len(drawn) == 4
-    assert "Take a/run: accuracy 92.2 % on test rows" in made.words and "no interval is known" in made.words
+    assert drawn[:2] == ["50.0%;75.0%;93.8%", "50.0%;75.0%"] and len(drawn) == 4
+    assert "Take a/run: accuracy 92.2% on test rows" in made.words and "no interval is known" in made.words
     assert not (runs[0] / "report.html").exists()
     elsewhere = leave(tmp_path / "other", summary(dataset="mnist"))
     other = page(monkeypatch, capfd, runs[0], elsewhere).words
@@ -296,7 +296,7 @@ def test_a_long_run_with_many_parties_stays_small(
     [
         (shutil.rmtree, "holds no run give the folder that `up`, `server` or `simulate` printed"),
         (lambda run: [file.unlink() for file in run.iterdir()], "holds no run"),
-        (lambda run: [f.unlink() for f in run.iterdir()] + [(run / "ledger.jsonl").touch()], "is a party's own folder"),
+        (lambda run: [f.unlink() for f in run.iterdir()] + [(run / "ledger.jsonl").touch()], "no message left"),
         (lambda run: (run / "summary.json").write_text('{"status": '), "summary.json is torn or no summary"),
         (
             lambda run: (run / "summary.json").write_text('{"status": "completed"}'),
