@@ -29,6 +29,7 @@ class LabelColumn:
         dropped: number of source rows left out for lack of a label.
         weights: of the rows, float64 (n,), 0 or more and not all 0; None if all count alike.
         place: location of a row in its table, by its number here; None if it is unknown.
+        repeated: number of source rows with a label left out for the sake of another row of the same key.
     """
 
     values: Tensor
@@ -39,13 +40,15 @@ class LabelColumn:
     doubts: tuple[Doubt, ...] = ()
     weights: Tensor | None = None
     place: Callable[[int], str] | None = field(default=None, compare=False, repr=False)
+    repeated: int = 0
 
     @property
     def without(self) -> str:
         """Message about rows left out for lack of a label; "" if there are none."""
         if not self.dropped:
             return ""
-        return f"{self.dropped} of {self.dropped + len(self.values)} rows have no label and are left out"
+        total = self.dropped + self.repeated + len(self.values)
+        return f"{self.dropped} of {total} rows have no label and are left out"
 
     def rows(self, index: Tensor) -> LabelColumn:
         """These rows, int64 (m,), in this order; none of them counts as the source's own test part."""

@@ -169,6 +169,7 @@ class TableColumns:
         gaps: True if values may be missing.
         units: before or after numbers in text, by column.
         instead: the configuration's remedy for missing values, where they are refused.
+        repeats: True if several rows may have one key.
     """
 
     table: Table
@@ -179,6 +180,7 @@ class TableColumns:
     notation: Notation = PLAIN
     units: Mapping[str, str] = field(default_factory=dict)
     instead: str = "missing: mean"
+    repeats: bool = False
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -296,14 +298,16 @@ class Words:
     doubts: tuple[Doubt, ...] = ()
 
 
-def read_words(table: Table, column: str, key: Key, *, gaps: bool = False) -> tuple[Words, KeyColumn | None]:
+def read_words(
+    table: Table, column: str, key: Key, *, gaps: bool = False, repeats: bool = False
+) -> tuple[Words, KeyColumn | None]:
     """A column's cells as words, and the rows' keys, or None without a key column; with `gaps` cells may be missing."""
     found: list[pa.Array] = []
-    keys = _KeyReading(table, columns_of(key))
+    keys = _KeyReading(table, columns_of(key), repeats=repeats)
     rows, trimmed = 0, 0
     with _decoded(table, (column, *keys.names)) as batches:
         for batch in batches:
-            with _telling(table, column, rows):
+            with located(table, column, rows):
                 words = cells.words(batch.column(0))
                 if cells.is_text(batch.column(0)):
                     trimmed += int(pc.sum(pc.not_equal(words, batch.column(0))).as_py() or 0)
@@ -321,14 +325,14 @@ def read_words(table: Table, column: str, key: Key, *, gaps: bool = False) -> tu
 class _KeyReading:
     """The columns of a table's keys, while they are read. Without `telling`, `Misfit` is raised unlocated."""
 
-    def __init__(self, table: Table, names: tuple[str, ...], *, telling: bool = True) -> None:
-        self._table, self.names, self._telling = table, names, telling
+    def __init__(self, table: Table, names: tuple[str, ...], *, telling: bool = True, repeats: bool = False) -> None:
+        self._table, self.names, self._telling, self._repeats = table, names, telling, repeats
         self._columns: list[list[pa.Array]] = [[] for _ in names]
 
     def add(self, columns: Sequence[pa.Array], rows: int) -> None:
         """Adds some rows after `rows` others. Raises DataError: a key, or a part of one, is missing."""
         for name, found, column in zip(self.names, self._columns, columns, strict=True):
-            with _telling(self._table, name, rows) if self._telling else nullcontext():
+            with located(self._table, name, rows) if self._telling else nullcontext():
                 found.append(cells.keys(column))
 
     def done(self) -> tuple[KeyColumn | None, tuple[Doubt, ...]]:
@@ -337,7 +341,8 @@ class _KeyReading:
             return None, ()
         columns = [KeyColumn(pa.concat_arrays([text.cast(pa.large_string()) for text in one])) for one in self._columns]
         joined = KeyColumn.joined(columns)
-        refuse_repeated(joined, f"{self._table}, {_named(self.names)}", self._table.place)
+        if not self._repeats:
+            refuse_repeated(joined, f"{self._table}, {_named(self.names)}", self._table.place)
         for name, column in zip(self.names, columns, strict=True):
             refuse_fractions(column, f"{self._table}, {_named([name])}")
         doubts = (doubt for name, column in zip(self.names, columns, strict=True) for doubt in key_doubts(column, name))
@@ -369,7 +374,7 @@ class _Types:
                 found.append(cells.Reading(type, source.notation, unit))
         if wrong:
             name, one = next(iter(wrong.items()))
-            with _telling(source.table, name, examined[name][1]):
+            with located(source.table, name, examined[name][1]):
                 raise one if len(wrong) == 1 else _together(wrong, one)
         return cls(tuple(found), tuple(doubts))
 
@@ -401,7 +406,8 @@ class _Reading:
         self._source, self._table, self._types = source, source.table, types
         self._values, self.rows = np.empty((0, len(names))), 0
         self._codes: list[dict[str, int]] = [{} for _ in names]
-        self._keys = _KeyReading(source.table, columns_of(source.key), telling=telling)
+        names = columns_of(source.key)
+        self._keys = _KeyReading(source.table, names, telling=telling, repeats=source.repeats)
         self._telling = telling
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -467,7 +473,7 @@ class _Reading:
         return [found[row] for row in rows]
 
     def _told(self, column: str) -> AbstractContextManager[None]:
-        return _telling(self._table, column, self.rows) if self._telling else nullcontext()
+        return located(self._table, column, self.rows) if self._telling else nullcontext()
 
     def _column(self, place: int, name: str, column: pa.Array) -> np.ndarray:
         reading = self._types.readings[place]
@@ -544,7 +550,7 @@ def _together(wrong: Mapping[str, cells.Misfit], first: cells.Misfit) -> cells.M
 
 
 @contextmanager
-def _telling(table: Table, column: str, done: int) -> Iterator[None]:
+def located(table: Table, column: str, done: int) -> Iterator[None]:
     """Converts a Misfit, after `done` rows, to a DataError that locates the cell."""
     try:
         yield

@@ -116,7 +116,8 @@ class FeatureForm:
 class LabelForm:
     @staticmethod
     def taken_apart(labels: LabelColumn) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        about = {"classes": labels.classes, "dropped": labels.dropped, "doubts": _taken_apart(labels.doubts)}
+        counts = {"dropped": labels.dropped, "repeated": labels.repeated}
+        about = {"classes": labels.classes, **counts, "doubts": _taken_apart(labels.doubts)}
         weights = {} if labels.weights is None else {_WEIGHTS: labels.weights.contiguous()}
         return {_VALUES: labels.values.contiguous(), **weights, **_key_tensors(labels.ids)}, about
 
@@ -124,7 +125,9 @@ class LabelForm:
     def restore(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> LabelColumn:
         doubts = tuple(Doubt(*doubt) for doubt in about["doubts"])
         classes, dropped, weights = tuple(about["classes"]), about["dropped"], tensors.get(_WEIGHTS)
-        return LabelColumn(tensors[_VALUES], classes, 0, _keys(tensors), dropped, doubts, weights)
+        return LabelColumn(
+            tensors[_VALUES], classes, 0, _keys(tensors), dropped, doubts, weights, repeated=about["repeated"]
+        )
 
 
 def _taken_apart(doubts: Sequence[Doubt]) -> list[tuple[str, str, str]]:

@@ -22,15 +22,17 @@ from colonnade.common.data.columns.fields import Doubt, TypedColumn
 from colonnade.common.data.columns.notation import Notation
 from colonnade.common.data.formats.arrays import ArrayFile
 from colonnade.common.data.formats.csv_file import CsvFile
-from colonnade.common.data.keys import keys_of_rows
+from colonnade.common.data.keys import KeyColumn, keys_of_rows
 from colonnade.common.data.known_sets.places import find, find_file
 from colonnade.common.data.labels import LabelColumn, classify_coded, hint_of_numbers, with_positive
+from colonnade.common.data.repeated import OneRowAKey
 from colonnade.common.data.split import part_of
 from colonnade.common.data.table import HasIndex, Marked, Table, TableColumns, read_words, require, require_names
 from colonnade.common.data.table_cache import OnDisk, TableCache
 from colonnade.common.errors import ConfigError, DataError, nearest
 from colonnade.common.moved import moved
 
+_Columns = sections.TableColumnsConfig | sections.TableLabelsConfig
 _NAMED = 10  # columns in a message
 
 
@@ -94,13 +96,22 @@ def read_features(
         name: type for name, type in config.types.items() if name in chosen
     }
     units = {name: unit for name, unit in config.units.items() if name in chosen}
-    source = TableColumns(table, chosen, config.key, kinds, gaps, _notation(config), units)
+    repeats = config.repeated != "refuse"
+    source = TableColumns(table, chosen, config.key, kinds, gaps, _notation(config), units, repeats=repeats)
     if cache is None or not config.cached or not isinstance(table, OnDisk):
         found = source.features()
     else:
         found = cache.features(table, config.settings("columns", *chosen), source.features)
     left = _not_trained(config, table, chosen) if trained else _left_out(config, table)
-    return replace(found, doubts=(*left, *found.doubts), place=table.place)
+    found = replace(found, doubts=(*left, *found.doubts), place=table.place)
+    return _one_row_a_key(config, table, config.types).features(found) if repeats else found
+
+
+def _one_row_a_key(config: _Columns, table: Table, types: Mapping[str, Type]) -> OneRowAKey:
+    latest = config.repeated.latest if isinstance(config.repeated, sections.Latest) else ""
+    require(table, [latest] if latest else [])
+    key = ", ".join(sections.columns_of(config.key))
+    return OneRowAKey(config.repeated, table, key, _notation(config), types.get(latest))
 
 
 def _trained(
@@ -202,15 +213,15 @@ def _cached(
         found = read()
     else:
         found = cache.labels(table, config.settings(role), read)
-    return found if found.dropped else replace(found, place=table.place)
+    return found if found.dropped or found.repeated else replace(found, place=table.place)
 
 
 def _named(config: sections.TableLabelsConfig, *labels: str) -> list[str]:
     return [*labels, *sections.columns_of(config.key), *([] if config.weight is None else [config.weight])]
 
 
-def _weights(config: sections.TableLabelsConfig, table: Table, known: Tensor) -> Tensor | None:
-    """Of the rows that have a label. Raises DataError: one is missing or below zero, or all are zero."""
+def _weights(config: sections.TableLabelsConfig, table: Table, known: Tensor, rows: Tensor) -> Tensor | None:
+    """Of these rows. Raises DataError: of one that has a label it is missing or below zero, or all are zero."""
     if (name := config.weight) is None:
         return None
     read = TableColumns(table, (name,), None, {name: "number"}, gaps=True, notation=_notation(config)).features()
@@ -220,38 +231,60 @@ def _weights(config: sections.TableLabelsConfig, table: Table, known: Tensor) ->
         said = "is missing" if found[row].isnan() else f"of {found[row].item():g} is not 0 or more"
         hint = "weights are numbers from 0; a row that shall not count has 0"
         raise DataError(f"{table.place(row)}, column {name!r}: a weight {said}", hint=hint)
-    if not bool(found[known].any()):
+    if not bool(found[rows].any()):
         raise DataError(f"{table}, column {name!r}: all weights are 0", hint="leave server.labels.weight out")
-    return found[known]
+    return found[rows]
 
 
 def _classes(config: sections.TableLabelsConfig, table: Table, label: str) -> LabelColumn:
-    found, keys = read_words(table, label, config.key, gaps=config.missing == "drop")
+    repeats = config.repeated != "refuse"
+    found, keys = read_words(table, label, config.key, gaps=config.missing == "drop", repeats=repeats)
     codes = torch.from_numpy(found.codes)
     known = codes >= 0
     _refuse_none(table, int(known.sum()))
-    values, classes = classify_coded(codes[known], found.words, f"{table}, column {label!r}")
-    doubtful = found.doubts
+    rows, doubtful = _labelled(config, table, keys, known)
+    values, classes = classify_coded(codes[rows], found.words, f"{table}, column {label!r}")
+    doubtful = (*found.doubts, *doubtful)
     if found.trimmed:
         what = f"has white space around the class in {found.trimmed} rows, which is left out"
         doubtful = (Doubt(label, what, "write the names in `federation.classes` without it"), *doubtful)
-    dropped, weights = len(codes) - len(values), _weights(config, table, known)
-    return LabelColumn(values, classes, 0, _those(keys, known), dropped, doubtful, weights)
+    labels = LabelColumn(values, classes, 0, _those(keys, rows), weights=_weights(config, table, known, rows))
+    return _counted(labels, known, doubtful)
 
 
 def _numbers(config: sections.TableLabelsConfig, table: Table, names: tuple[str, ...]) -> LabelColumn:
     kinds: Mapping[str, Type] = dict.fromkeys(names, "number")
     try:
         gaps = config.missing == "drop"
-        source = TableColumns(table, names, config.key, kinds, gaps, _notation(config), instead="missing: drop")
+        source = TableColumns(
+            table, names, config.key, kinds, gaps, _notation(config), instead="missing: drop",
+            repeats=config.repeated != "refuse",
+        )  # fmt: skip
         found = source.features()
     except DataError as wrong:
         raise DataError(str(wrong), hint=hint_of_numbers(wrong.hint)) from wrong
     known = ~found.values.isnan().any(dim=1)
     _refuse_none(table, int(known.sum()))
-    values = found.values[known]
-    dropped, weights = len(known) - len(values), _weights(config, table, known)
-    return LabelColumn(values, (), 0, _those(found.ids, known), dropped, found.doubts, weights)
+    rows, doubtful = _labelled(config, table, found.ids, known)
+    weights = _weights(config, table, known, rows)
+    labels = LabelColumn(found.values[rows], (), 0, _those(found.ids, rows), weights=weights)
+    return _counted(labels, known, (*found.doubts, *doubtful))
+
+
+def _counted(labels: LabelColumn, known: Tensor, doubts: tuple[Doubt, ...]) -> LabelColumn:
+    """With the numbers of rows that are left out."""
+    labelled = int(known.sum())
+    return replace(labels, dropped=len(known) - labelled, repeated=labelled - len(labels.values), doubts=doubts)
+
+
+def _labelled(
+    config: sections.TableLabelsConfig, table: Table, keys: Sequence[str] | None, known: Tensor
+) -> tuple[Tensor, tuple[Doubt, ...]]:
+    """Numbers of the rows that have a label, one a key where the configuration chooses, and a word about the others."""
+    if config.repeated == "refuse":
+        return known.nonzero().squeeze(1), ()
+    assert isinstance(keys, KeyColumn)  # the configuration was checked
+    return _one_row_a_key(config, table, {}).rows(keys, known)
 
 
 def _index(table: Table) -> tuple[str, ...]:
@@ -263,8 +296,8 @@ def _refuse_none(table: Table, labelled: int) -> None:
         raise DataError(f"{table} has no row with a label", hint="look at the column that `label` names")
 
 
-def _those(keys: Sequence[str] | None, known: Tensor) -> Sequence[str] | None:
-    return keys if bool(known.all()) else keys_of_rows(keys, known.nonzero().squeeze(1))
+def _those(keys: Sequence[str] | None, rows: Tensor) -> Sequence[str] | None:
+    return keys if keys is None or len(rows) == len(keys) else keys_of_rows(keys, rows)
 
 
 _MOVED = (

@@ -46,7 +46,7 @@ def _check_agreed(federation: FederationConfig) -> None:
 
 
 def _check_keys(config: Config) -> None:
-    """Rejects keys of another number of parts than agreed: those of two members could never be the same."""
+    """Rejects keys of another number of parts than agreed, and repeated ones of which none can be chosen."""
     federation, sources = config.federation, dict[str, object]()
     if config.server is not None:
         sources["server.labels"] = config.server.labels
@@ -58,6 +58,17 @@ def _check_keys(config: Config) -> None:
             hint="align rows by keys (federation.align: psi or sorted), or leave it out",
         )
     for where, source in sources.items():
+        repeated = getattr(source, "repeated", "refuse")
+        if repeated != "refuse" and (federation.align == "none" or getattr(source, "key", None) is None):
+            raise ConfigError(
+                f"{where}.repeated: rows are not aligned by keys of this table, so that each counts",
+                hint="leave it out, or set `key` here and federation.align to psi or sorted",
+            )
+        if repeated in ("first", "last") and getattr(source, "table", None) is not None:
+            raise ConfigError(
+                f"{where}.repeated = {repeated}: the rows of a key have no order in a database's table",
+                hint="write `repeated: {latest: COLUMN}`, or a `query` with its own ORDER BY",
+            )
         named = columns_of(getattr(source, "key", None))
         if named and len(named) != federation.keys.parts:
             raise ConfigError(

@@ -103,6 +103,19 @@ class TableConfig(BaseModel):
         raise NotImplementedError(f"{type(self).__name__} has no method `opened`")
 
 
+class Latest(BaseModel):
+    """The row of a repeated key that has the largest number or date in a column."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    latest: str = Field(description="column of numbers or dates; it need not be a feature")
+
+
+Repeated = Literal["refuse", "first", "last"] | Latest
+RepeatedColumns = Literal["refuse", "first", "last", "mean"] | Latest
+_REPEATED = "rows that repeat the key of another, where rows are aligned: refuse them, or use one row of each key: its "
+
+
 class TableColumnsConfig(TableConfig):
     """A party's columns: those that `columns` lists, or all but the key and those that `drop` lists."""
 
@@ -120,6 +133,11 @@ class TableColumnsConfig(TableConfig):
     )
     unseen: Unseen = Field(
         default="refuse", description="a word that no training row has: refuse it, or zero (no category)"
+    )
+    repeated: RepeatedColumns = Field(
+        default="refuse",
+        description=f"{_REPEATED}first, its last, the one with the latest number or date in a column, as "
+        "`{latest: updated}`, or the mean of its numbers",
     )
     split: SplitConfig = AllSplit()
     scale: ScaleConfig = Field(
@@ -150,6 +168,11 @@ class TableLabelsConfig(TableConfig):
     label: str | tuple[str, ...] = Field(description="column of the labels; in regression, one or several columns")
     missing: Literal["refuse", "drop"] = Field(
         default="refuse", description="a row without a label: refuse the table, or drop the row"
+    )
+    repeated: Repeated = Field(
+        default="refuse",
+        description=f"{_REPEATED}first, its last, or the one with the latest number or date in a column, as "
+        "`{latest: updated}`",
     )
     weight: str | None = Field(
         default=None,
