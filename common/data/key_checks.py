@@ -89,5 +89,5 @@ def _repeated(keys: Sequence[str], where: str, place: Callable[[int], str]) -> D
     count = "1 key stands" if len(several) == 1 else f"{len(several)} keys stand"
     return DataError(
         f"{where}: {count} in several rows, {sum(several.values())} rows in all; {first!r} in {' and '.join(rows)}",
-        hint="a key names one row: keep one row of each, choose another column, or say with `repeated` which row is used",
+        hint="a key names one row: keep one of each, choose another column, or say with `repeated` which row is used",
     )
