@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -56,6 +56,29 @@ def _refuse_undecodable(words: Sequence[str]) -> None:
             )
 
 
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+"""Typer brings its own Click in some versions; its name is private."""
+
+
+def _run(words: Sequence[str]) -> NoReturn:
+    """Runs a command and exits; wrong words are an InputError with the command's usage."""
+    try:
+        code = app(words, standalone_mode=False)
+    except typer.Abort:
+        raise SystemExit(INTERRUPTED) from None
+    except _UsageError as wrong:
+        context, said = getattr(wrong, "ctx", None), str(getattr(wrong, "format_message")()).rstrip(".")  # noqa: B009
+        if said.startswith("Usage:"):  # a group without a command: its help
+            print(said)
+            raise SystemExit(InputError.exit_code) from None
+        where, usage = "colonnade", "`colonnade --help` lists the commands"
+        if context is not None:
+            where = context.command_path
+            usage = f"{' '.join(context.get_usage().split())}; `{where} --help` explains it"
+        raise InputError(f"{where}: {said[:1].lower()}{said[1:]}", hint=usage[:1].lower() + usage[1:]) from None
+    raise SystemExit(code if isinstance(code, int) else 0)
+
+
 def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         lenient(stream)  # for output of Typer and Python
@@ -70,6 +93,6 @@ def main() -> None:
         keep_private()  # before this process or a child writes anything
         _refuse_undecodable(sys.argv[1:])
         with shown(console):
-            app(completed(sys.argv[1:]))
+            _run(completed(sys.argv[1:]))
     except Exception as error:  # noqa: BLE001  # the outermost handler prints every error
         fail(error)

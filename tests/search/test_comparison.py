@@ -471,7 +471,7 @@ def test_models_at_chance_are_marked_everywhere_with_the_error_of_their_values(
     assert "set apart: split: on the test rows the model is no better than a model that knows no column" in shown
     assert "\nsplit " in shown and "…" not in shown
     assert next(csv.DictReader((tmp_path / "comparison.csv").open()))["at_chance"] == "defaults"
-    assert f"± {196 * line['defaults_error']:.1f} %" in (tmp_path / "comparison.html").read_text()
+    assert f"± {196 * line['defaults_error']:.1f}%" in (tmp_path / "comparison.html").read_text()
 
 
 def test_models_that_have_learned_are_not_marked(tmp_path: Path) -> None:

@@ -213,8 +213,8 @@ def test_screen_page_and_chart_have_the_mean_with_its_interval(
 ) -> None:
     found = validate(tmp_path, metric="accuracy", progress=True)
     values = found.folds["accuracy"].to_pylist()
-    said = f"{100 * found.mean:.1f} ± {100 * half_interval(values, 1 / 3):.1f} %"
+    said = f"{100 * found.mean:.1f} ± {100 * half_interval(values, 1 / 3):.1f}%"
     assert f"accuracy {said}: mean of 3 folds" in capsys.readouterr().out
     page = found.page.read_text()
     assert f"Accuracy {said}: mean of 3 folds" in page and page.count(said) == 2
-    assert all(f"{100 * value:.1f} %" in page for value in values)
+    assert all(f"{100 * value:.1f}%" in page for value in values)

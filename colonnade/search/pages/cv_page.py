@@ -62,7 +62,7 @@ def say_folds(metric: str, records: Sequence[FoldRecord]) -> list[str]:
     values, measure = [record.metrics[metric] for record in records], Measure(metric)
     half = half_interval(values, _held(records))
     return [
-        f"{measure.name} {measure.say(mean(values)).removesuffix(' %')} ± {measure.say(half)}: mean of "
+        f"{measure.name} {measure.say(mean(values)).removesuffix('%')} ± {measure.say(half)}: mean of "
         f"{counted(len(values), 'fold')} ({measure.say(min(values))} to {measure.say(max(values))})",
         "± is half of the 95% interval, widened since folds share most of their training rows; the standard deviation "
         f"of folds, {measure.say(stdev(values))}, is no standard error of the mean.",
@@ -122,7 +122,7 @@ class CvPage:
         """A dot a fold, below the mean with its interval."""
         values, say = [record.metrics[self.metric] for record in self.records], self._measure.say
         middle, half = mean(values), half_interval(values, _held(self.records))
-        bars = [Bar("mean", middle, f"{say(middle).removesuffix(' %')} ± {say(half)}", middle - half, middle + half,
+        bars = [Bar("mean", middle, f"{say(middle).removesuffix('%')} ± {say(half)}", middle - half, middle + half,
                     _GREY, line=True, best=True)]  # fmt: skip
         bars += [
             Bar(f"fold {_named(record)}", value, say(value)) for record, value in zip(self.records, values, strict=True)

@@ -306,3 +306,24 @@ def test_show_prints_the_three_files(name: str, monkeypatch, capfd) -> None:
     assert ended.value.code == 0
     places = [printed.index(text) for text in ("CONTRACT = Contract(", "async def serve(", "async def participate(")]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("report",), "error: colonnade report: missing argument 'RUN...' usage: colonnade report [OPTIONS]"),
+        (("report", "run", "--outt", "x"), "error: colonnade report: no such option: --outt"),
+        (("repot", "run"), "error: colonnade: no such command 'repot'. Did you mean 'report'"),
+        (("tune", "--trials", "many", "f.yaml"), "error: colonnade tune: invalid value for '--trials'"),
+        (("compare", "--on"), "error: colonnade: option '--on' requires an argument `colonnade --help`"),
+        (("certs", "nope"), "error: colonnade certs: no such command 'nope'"),
+    ],
+)
+def test_wrong_words_are_errors_like_all_others(words: tuple[str, ...], said: str, monkeypatch, capfd) -> None:
+    code, found = run(monkeypatch, capfd, *words)
+    assert code == 2 and found.startswith(said) and "--help` " in found and "Usage:" not in found
+
+
+def test_no_words_are_answered_by_the_help(monkeypatch, capfd) -> None:
+    assert run(monkeypatch, capfd) == (2, "")
+    assert run(monkeypatch, capfd, "--version") == (0, "")
