@@ -70,6 +70,7 @@ class ProtocolConfig(Section):
         full_batch: True if a round learns from all training rows, so that it is an epoch.
         converges: True if the server may end the run where another round would gain nothing.
         typed: True if parties learn from their tables before these are encoded, `ctx.table`.
+        whole: True if a party computes with all rows of its encoded table at once, and not with a batch.
         monotone: True if a party can say along which columns scores only rise or fall (`parties.NAME.monotone`).
         weighted: True if the loss may be Poisson's, and rows may have weights (`server.labels.weight`).
         cards: True if the model is a scorecard: labels are counted as they are, and a party may set bins by hand.
@@ -83,6 +84,7 @@ class ProtocolConfig(Section):
     full_batch: ClassVar[bool] = False
     converges: ClassVar[bool] = False
     typed: ClassVar[bool] = False
+    whole: ClassVar[bool] = False
     monotone: ClassVar[bool] = False
     weighted: ClassVar[bool] = False
     cards: ClassVar[bool] = False

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import cast
 
@@ -40,6 +42,7 @@ from colonnade.common.data.columns.encode import EncodeConfig, Encoder
 from colonnade.common.data.columns.features import Features, Source
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.columns.noise import noised
+from colonnade.common.data.columns.row_store import RowStore
 from colonnade.common.data.columns.scale import Columns, Scaler
 from colonnade.common.data.formats.idx import IdxImages, holds, read_labels
 from colonnade.common.data.formats.tensors import read_tensor_columns, read_tensor_labels, read_tensor_targets
@@ -50,12 +53,14 @@ from colonnade.common.data.known_sets.places import find, find_file
 from colonnade.common.data.known_sets.views import read_classes as read_view_classes
 from colonnade.common.data.known_sets.views import read_view
 from colonnade.common.data.labels import LabelColumn
+from colonnade.common.data.on_disk import in_order, training_first
 from colonnade.common.data.outside import check_columns, check_label_column
 from colonnade.common.data.split import part_of
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.run.activity import Activity, activity
 from colonnade.common.run.run_folder import describe_source
+from colonnade.common.version import VERSION
 
 
 def load_features(
@@ -166,6 +171,10 @@ def prepare(
     """
     how = replace(encoding(config), scale="none") if typed else encoding(config)
     with activity(f"encoding the columns of {party}"):
+        if features.disk is not None and not typed:
+            columns = _on_disk(how, features, train_rows, kept)
+            columns.doubts = tuple(new_words(features, train_rows))
+            return columns
         encoder = Encoder.fit(how, features, train_rows) if kept is None else kept.get(how, features, train_rows)
         columns = _columns(config, encoder, features, (seed, party), train_rows, typed=typed)
         columns.doubts = tuple(new_words(features, train_rows))
@@ -176,7 +185,30 @@ def prepare_others(
     config: DataConfig, features: Features, seed: int, party: str, kept: EncoderFile, *, typed: bool = False
 ) -> Columns:
     """`prepare` for rows to predict, with the encoder that the model was trained with."""
-    return _columns(config, kept.read(), features, (seed, party), typed=typed)
+    encoder = kept.read()
+    if features.disk is not None and not typed:
+        store = RowStore(None, features.disk)
+        shape = len(features.values), encoder.width
+        return store.written("", encoder.blocks(features), shape, encoder.named(features.names))
+    return _columns(config, encoder, features, (seed, party), typed=typed)
+
+
+def _on_disk(how: EncodeConfig, features: Features, train_rows: Tensor, kept: EncoderFile | None) -> Columns:
+    """Columns in a file, training rows first; that of an earlier start, if its rows and its encoder are the same."""
+    assert features.disk is not None
+    order, disk = training_first(train_rows.numpy(), len(features.values)), features.disk
+    ordered = lru_cache(partial(in_order, features.values, order, disk))
+    if kept is None:
+        encoder, key = Encoder.fit(how, features, train_rows, ordered()), ""
+    else:
+        encoder = kept.get(how, features, train_rows, ordered)
+        key = hashlib.blake2b(f"{VERSION} {kept.digest}".encode() + order.data, digest_size=32).hexdigest()
+    store, names = RowStore(None if kept is None else kept.rows, disk), encoder.named(features.names)
+    if (found := store.opened(key, names)) is not None:
+        return found
+    place = features.place
+    rows = replace(features, values=ordered(), ids=None, place=place and (lambda row: place(int(order[row]))))
+    return store.written(key, encoder.blocks(rows), (len(order), encoder.width), names, order)
 
 
 def _columns(

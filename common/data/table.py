@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -24,6 +25,7 @@ from colonnade.common.data.columns.notation import NUMBER, PLAIN, Notation
 from colonnade.common.data.columns.sentinels import suspects
 from colonnade.common.data.key_checks import key_doubts, refuse_fractions, refuse_repeated
 from colonnade.common.data.keys import KeyColumn
+from colonnade.common.data.on_disk import DiskMatrix
 from colonnade.common.errors import DataError, nearest
 
 _NO_LABEL = "fill it in, leave the row out, or where rows are aligned say `missing: drop` of the labels"
@@ -170,6 +172,7 @@ class TableColumns:
         units: before or after numbers in text, by column.
         instead: the configuration's remedy for missing values, where they are refused.
         repeats: True if several rows may have one key.
+        disk: folder of a file that takes the values; None for memory.
     """
 
     table: Table
@@ -181,6 +184,7 @@ class TableColumns:
     units: Mapping[str, str] = field(default_factory=dict)
     instead: str = "missing: mean"
     repeats: bool = False
+    disk: Path | None = None
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -404,6 +408,7 @@ class _Reading:
     def __init__(self, source: TableColumns, types: _Types, *, telling: bool = True) -> None:
         names = self.names = source.names
         self._source, self._table, self._types = source, source.table, types
+        self._disk = None if source.disk is None else DiskMatrix(len(names), source.disk)
         self._values, self.rows = np.empty((0, len(names))), 0
         self._codes: list[dict[str, int]] = [{} for _ in names]
         names = columns_of(source.key)
@@ -412,21 +417,30 @@ class _Reading:
 
     def add(self, batch: pa.RecordBatch) -> None:
         end = self.rows + batch.num_rows
-        if end > len(self._values):
-            # In place where the allocator can, without a second copy.
-            self._values.resize((max(end, len(self._values) * 3 // 2), len(self.names)), refcheck=False)
+        if self._disk is not None:
+            into = np.empty((batch.num_rows, len(self.names)))
+        else:
+            if end > len(self._values):
+                # In place where the allocator can, without a second copy.
+                self._values.resize((max(end, len(self._values) * 3 // 2), len(self.names)), refcheck=False)
+            into = self._values[self.rows : end]
         for place, name in enumerate(self.names):
-            self._values[self.rows : end, place] = self._column(place, name, batch.column(place))
+            into[:, place] = self._column(place, name, batch.column(place))
+        if self._disk is not None:
+            self._disk.append(into)
         self._keys.add(batch.columns[len(self.names) :], self.rows)
         self.rows = end
 
     def done(self) -> Features:
         """All columns. Raises DataError if keys are not unique."""
-        self._values.resize((self.rows, len(self.names)), refcheck=False)
-        fields = tuple(self._field(place, name) for place, name in enumerate(self.names))
+        if self._disk is not None:
+            self._values = self._disk.mapped()
+        else:
+            self._values.resize((self.rows, len(self.names)), refcheck=False)
+        fields = self._fields()
         ids, doubtful = self._keys.done()
         found = (*self._types.doubts, *self._value_doubts(fields), *doubtful)
-        return Features(torch.from_numpy(self._values), self.names, 0, ids, fields, found)
+        return Features(torch.from_numpy(self._values), self.names, 0, ids, fields, found, disk=self._source.disk)
 
     def _value_doubts(self, fields: Sequence[TypedColumn]) -> Iterator[Doubt]:
         told = {*self._source.types, *self._source.units, *(doubt.column for doubt in self._types.doubts)}
@@ -499,17 +513,23 @@ class _Reading:
         coded: np.ndarray = of[found.indices.fill_null(len(of) - 1).to_numpy(zero_copy_only=False)]
         return coded
 
-    def _field(self, place: int, name: str) -> TypedColumn:
-        """The typed column; words ascend, so that codes do not depend on the order of rows."""
-        if self._types.readings[place].type != "category":
-            return TypedColumn(name)
-        codes = self._codes[place]
-        ascending = sorted(codes)
-        order = np.full(len(codes) + 1, np.nan)  # the last for missing words
-        order[[codes[word] for word in ascending]] = np.arange(len(ascending))
-        column = self._values[:, place]
-        column[:] = order[np.nan_to_num(column, nan=len(codes)).astype(np.int64)]
-        return TypedColumn(name, tuple(ascending))
+    def _fields(self) -> tuple[TypedColumn, ...]:
+        """The typed columns; words ascend, so that codes do not depend on the order of rows."""
+        found, orders = list[TypedColumn](), dict[int, np.ndarray]()
+        for place, name in enumerate(self.names):
+            if self._types.readings[place].type != "category":
+                found.append(TypedColumn(name))
+                continue
+            codes = self._codes[place]
+            ascending = sorted(codes)
+            orders[place] = np.full(len(codes) + 1, np.nan)  # the last for missing words
+            orders[place][[codes[word] for word in ascending]] = np.arange(len(ascending))
+            found.append(TypedColumn(name, tuple(ascending)))
+        for begin in range(0, self.rows if orders else 0, BATCH):
+            for place, order in orders.items():
+                column = self._values[begin : begin + BATCH, place]
+                column[:] = order[np.nan_to_num(column, nan=len(order) - 1).astype(np.int64)]
+        return tuple(found)
 
 
 def _encoded(column: pa.Array) -> pa.DictionaryArray:

@@ -28,6 +28,7 @@ from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import Doubt, TypedColumn
 from colonnade.common.data.keys import KeyColumn
 from colonnade.common.data.labels import LabelColumn
+from colonnade.common.errors import EnvironmentFault
 from colonnade.common.run.json_values import parse_json
 from colonnade.common.run.run_folder import MemberFolder
 from colonnade.common.version import VERSION
@@ -68,6 +69,14 @@ class TableCache:
         """The labels, likewise."""
         found: LabelColumn = self._get("labels", table, settings, LabelForm, read)
         return found
+
+    def folder(self) -> Path:
+        """The folder of copies, made if it does not exist. Raises EnvironmentFault."""
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as failed:
+            raise EnvironmentFault(f"{self._folder} cannot be made: {failed.strerror}", hint="allow it") from failed
+        return self._folder
 
     def keep(self) -> None:
         """Writes copies of the tables read since the last call. A failing disk is ignored."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import gettempdir
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -97,8 +98,9 @@ def read_features(
     }
     units = {name: unit for name, unit in config.units.items() if name in chosen}
     repeats = config.repeated != "refuse"
-    source = TableColumns(table, chosen, config.key, kinds, gaps, _notation(config), units, repeats=repeats)
-    if cache is None or not config.cached or not isinstance(table, OnDisk):
+    disk = None if config.store == "memory" else Path(gettempdir()) if cache is None else cache.folder()
+    source = TableColumns(table, chosen, config.key, kinds, gaps, _notation(config), units, repeats=repeats, disk=disk)
+    if disk is not None or cache is None or not config.cached or not isinstance(table, OnDisk):
         found = source.features()
     else:
         found = cache.features(table, config.settings("columns", *chosen), source.features)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from colonnade.common.aggregation.masked_sums import check_blinded
+from colonnade.common.config.data.sources import DataConfig
 from colonnade.common.config.data.tables import columns_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.label_privacy import CONVEX
@@ -91,6 +92,7 @@ def _check_parties(config: Config) -> None:
                 hint=f"there are {', '.join(kinds)}",
             )
         check_workers(federation, name, party)
+        _check_store(federation, f"parties.{name}.data", party.data)
         if party.monotone:
             _check_monotone(federation, f"parties.{name}.monotone")
         if not federation.protocol.cards and (key := "special" if party.special else "cuts" if party.cuts else ""):
@@ -132,6 +134,16 @@ def check_workers(federation: FederationConfig, name: str, party: PartyConfig) -
         raise ConfigError(f"{key} with device = {party.device}: workers compute on CPUs", hint=alone)
 
 
+def _check_store(federation: FederationConfig, key: str, data: DataConfig) -> None:
+    """Rejects a table on disk where a protocol computes with all of its rows at once."""
+    protocol = federation.protocol
+    if getattr(data, "store", "memory") == "disk" and (protocol.typed or protocol.whole):
+        raise ConfigError(
+            f"{key}.store = disk with the protocol {protocol.name}: a party computes there with all rows at once",
+            hint="leave it out; or take a protocol whose rounds are over batches, such as split",
+        )
+
+
 def _check_monotone(federation: FederationConfig, key: str) -> None:
     """Rejects directions of columns where no score could follow them."""
     if not federation.protocol.monotone:
@@ -150,6 +162,8 @@ def _check_active(federation: FederationConfig, server: ServerConfig) -> None:
     """Rejects server columns in a protocol without them, and their absence in a protocol that needs them."""
     name = federation.protocol.name
     if federation.protocol.active == (server.active is not None):
+        if server.active is not None:
+            _check_store(federation, "server.active.data", server.active.data)
         return
     if federation.protocol.active:
         raise ConfigError(

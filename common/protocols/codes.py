@@ -42,6 +42,7 @@ from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessag
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
+    whole: ClassVar[bool] = True
     few_rounds: ClassVar[bool] = True
     optimisers: ClassVar[frozenset[str]] = frozenset()
 

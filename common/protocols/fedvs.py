@@ -53,6 +53,7 @@ LARGEST_EVALUATION = 1 << 15  # coded rows evaluated together, if responses are 
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
+    whole: ClassVar[bool] = True
     defaults: ClassVar[Defaults] = Defaults(model={"name": "polynomial", "clip": 3}, joint=INTERACTING)
 
     name: Literal["fedvs"] = Field(default="fedvs", description="the protocol")

@@ -50,6 +50,7 @@ ERRORS = PROBE + 1
 class Config(RegressionConfig):
     """Keys under `federation.protocol`."""
 
+    whole: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
 
     name: Literal["hetero_lr"] = Field(default="hetero_lr", description="the protocol; a round is a step of L-BFGS")

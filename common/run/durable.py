@@ -7,24 +7,27 @@ import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from colonnade.common.errors import EnvironmentFault
 
 
-def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Writes a file atomically and durably, even if the power fails; its folder must exist.
+@contextlib.contextmanager
+def durable_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """A file that has its name, atomically and even if the power fails, once the block ends; its folder must exist.
 
-    If the disk refuses it (OSError), no partial file remains. `mode` has the permissions, before the process's umask.
+    If the block fails, or the disk refuses it (OSError), no partial file remains. `mode` has the permissions, before
+    the process's umask.
     """
     partial = path.with_name(path.name + ".partial")
     try:
         partial.unlink(missing_ok=True)
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(content)
+        with os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode), "w+b") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
-    except OSError:
+    except BaseException:
         partial.unlink(missing_ok=True)
         raise
     folder = os.open(path.parent, os.O_RDONLY)
@@ -32,6 +35,12 @@ def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:
         os.fsync(folder)  # the new name too
     finally:
         os.close(folder)
+
+
+def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Writes a whole `durable_file`."""
+    with durable_file(path, mode) as file:
+        file.write(content)
 
 
 def write_kept(path: Path, content: bytes, mode: int = 0o666, *, in_new: bool = False) -> None:

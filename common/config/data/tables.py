@@ -146,6 +146,11 @@ class TableColumnsConfig(TableConfig):
         "standard after an asinh of columns with a long tail",
     )
     noise: Noise = None
+    store: Literal["memory", "disk"] = Field(
+        default="memory",
+        description="where the party's rows are while it trains: memory, or disk (a file in its folder of the run, of "
+        "which a batch at a time is in memory: docs/scale.md)",
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -156,6 +161,10 @@ class TableColumnsConfig(TableConfig):
             if name in seen:
                 raise ValueError(f"{name!r} is listed under `columns` and is the key, or is listed twice")
             seen.add(name)
+        if self.store == "disk" and self.repeated == "mean":
+            raise ValueError("`repeated: mean` needs all rows at once: take another, or leave out `store: disk`")
+        if self.store == "disk" and self.noise is not None:
+            raise ValueError("`noise` is drawn for all rows at once: leave it out, or `store: disk`")
         for name in self.units:
             if self.types.get(name, "number") != "number":
                 raise ValueError(f"{name!r} has a unit, and is no number under `types`")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -13,14 +15,13 @@ from torch import Tensor
 from colonnade.common.config.data.columns import Missing, ScaleConfig, Unseen
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import TypedColumn
-from colonnade.common.data.columns.scale import Scaler
+from colonnade.common.data.columns.scale import Scaler, TableRows
 from colonnade.common.errors import DataError
 
 MOST_WORDS = 1000
 """Maximum categories of a column. Each becomes a column, so a name or a key among the features is a mistake."""
 
 _NAMED = 5  # rows in a message: each is looked up in the file
-_BLOCK = 65_536  # rows that are scaled at a time
 
 
 @dataclass(frozen=True)
@@ -64,32 +65,35 @@ class Encoder:
     codes: tuple[Code, ...] = ()
 
     @classmethod
-    def fit(cls, config: EncodeConfig, features: Features, train_rows: Tensor) -> Encoder:
+    def fit(
+        cls, config: EncodeConfig, features: Features, train_rows: Tensor, ordered: Tensor | None = None
+    ) -> Encoder:
         """Fits the words, the replacements of missing values, the shifts and the spreads on rows `train_rows`, int64
         (m,), alone.
+
+        `ordered` has the values of these rows first, where that is quicker than to pick them.
 
         Raises:
             DataError: a column has too many categories, or lacks values that may not be missing.
         """
         if not features.fields:
             return cls(config, _finite(Scaler.fit(config.scale, features.values, train_rows), features.names))
-        training = features.values[train_rows]
-        gaps = _with_gaps(training)
-        codes = tuple(
-            _fitted(field, training[:, place].numpy(), config, gaps=gaps[place])
-            for place, field in enumerate(features.fields)
-        )
+        training = TableRows(features.values, train_rows) if ordered is None else TableRows(ordered[: len(train_rows)])
+        gaps = training.gaps()
+        if config.missing == "refuse" and (lacking := [place for place, count in enumerate(gaps) if count]):
+            raise _missing(features.fields[lacking[0]].name, gaps[lacking[0]])
+        codes = _fitted(features.fields, training, config, gaps)
         if not sum(code.width for code in codes):
             raise DataError(
                 "no column is left as a feature: none of them has a word in training rows",
                 hint="bring a column with values; with `missing: mean` a missing word is a category of its own",
                 shared="its table has no values to learn from",
             )
-        numbers = _numbers(training, codes, gaps)
-        if not numbers.numel():
-            return cls(config, Scaler.none(), codes)
         names = [code.name for code in codes if code.words is None]
-        return cls(config, _finite(Scaler.of_all(config.scale, numbers), names), codes)
+        if not names or not len(training):
+            return cls(config, Scaler.none(), codes)
+        numbers = replace(training, change=partial(_numbers, codes=codes, gaps=gaps))
+        return cls(config, _finite(Scaler.of_rows(config.scale, numbers), names), codes)
 
     def named(self, names: Sequence[str]) -> list[tuple[str, str]]:
         """Of each encoded column its name, and that of the column in the table, whose names these are.
@@ -112,39 +116,58 @@ class Encoder:
             DataError: the columns differ from the fitted ones, or a value is missing or a word unseen where `config`
                 refuses.
         """
-        self._check(features)
         if not self.codes:
+            self._check(features)
             return self.scaler.apply(features.values)
-        gaps = _with_gaps(features.values)
-        for place, code in enumerate(self.codes):
-            if gaps[place] and code.words is None and code.fill is None:
-                raise _missing(code.name, int(features.values[:, place].isnan().sum()))
-        made = torch.zeros(len(features.values), sum(code.width for code in self.codes))
-        start, numbers = 0, list[int]()
-        for place, (code, field) in enumerate(zip(self.codes, features.fields, strict=True)):
-            if field.words is None:
-                numbers.append(start)
-            else:
-                self._mark(made[:, start : start + code.width], code, features, place)
-            start += code.width
-        if numbers:
-            self._scale(features.values, gaps, numbers, made)
+        made, end = torch.empty(len(features.values), self.width), 0
+        for block in self.blocks(features):
+            begin, end = end, end + len(block)
+            made[begin:end] = block
         return made
 
-    def _scale(self, values: Tensor, gaps: Sequence[bool], into: Sequence[int], made: Tensor) -> None:
-        """Writes the scaled numbers into these columns: float64 copies are made of a block, not of the table."""
-        for begin in range(0, len(values), _BLOCK):
-            some = slice(begin, begin + _BLOCK)
-            scaled = self.scaler.apply(_numbers(values[some], self.codes, gaps))
-            # A sum with NaN or infinity is neither: one pass, without a mask. Few sums of numbers overflow.
-            if not math.isfinite(float(scaled.sum())) and not bool(scaled.isfinite().all()):
-                names = [code.name for code in self.codes if code.words is None]
-                raise _too_large(names[int((~scaled.isfinite()).any(0).nonzero()[0])])
-            if len(into) == made.shape[1]:
-                made[some] = scaled
-            else:
-                for place, column in enumerate(into):
-                    made[some, column] = scaled[:, place]
+    @property
+    def width(self) -> int:
+        """Columns that typed ones are encoded to."""
+        return sum(code.width for code in self.codes)
+
+    def blocks(self, features: Features) -> Iterator[Tensor]:
+        """`apply` to typed columns, block by block; it raises before the first or after the last."""
+        self._check(features)
+        gaps = TableRows(features.values).gaps()
+        for code, count in zip(self.codes, gaps, strict=True):
+            if count and (self.config.missing == "refuse" or (code.words is None and code.fill is None)):
+                raise _missing(code.name, count)
+        starts = [0, *accumulate(code.width for code in self.codes)]
+        into = [start for start, code in zip(starts, self.codes, strict=False) if code.words is None]
+        words = {
+            place: _Words(code, field)
+            for place, (code, field) in enumerate(zip(self.codes, features.fields, strict=True))
+            if code.words is not None
+        }
+        for values in TableRows(features.values):
+            made = torch.zeros(len(values), self.width)
+            for place, column in words.items():
+                column.mark(values[:, place], made[:, starts[place] : starts[place + 1]])
+            if into:
+                self._scale(values, gaps, into, made)
+            yield made
+        if self.config.unseen == "refuse":
+            for place, column in words.items():
+                if column.unseen:
+                    raise column.refused(features, place)
+
+    def _scale(self, values: Tensor, gaps: Sequence[int], into: Sequence[int], made: Tensor) -> None:
+        """Writes the scaled numbers of a block into these columns."""
+        scaled = self.scaler.apply(_numbers(values, self.codes, gaps))
+        # A sum with NaN or infinity is neither: one pass, without a mask. Few sums of numbers overflow.
+        if not math.isfinite(float(scaled.sum())) and not bool(scaled.isfinite().all()):
+            names = [code.name for code in self.codes if code.words is None]
+            raise _too_large(names[int((~scaled.isfinite()).any(0).nonzero()[0])])
+        if len(into) == made.shape[1]:
+            made[:] = scaled
+        else:
+            for place, column in enumerate(into):
+                made[:, column] = scaled[:, place]
 
     def _check(self, features: Features) -> None:
         expected = [(code.name, "numbers" if code.words is None else "words") for code in self.codes]
@@ -159,40 +182,51 @@ class Encoder:
             shared="its table has other columns than in training",
         )
 
-    def _mark(self, into: Tensor, code: Code, features: Features, column: int) -> None:
-        """Sets a 1 in each row's category, if it has one."""
+
+class _Words:
+    """A column of words, marked block by block, and its rows with a word that no training row has.
+
+    Attributes:
+        unseen: how many there are.
+    """
+
+    def __init__(self, code: Code, field: TypedColumn) -> None:
         assert code.words is not None
-        words, codes = features.fields[column].words or (), features.values[:, column]
         known = {word: place for place, word in enumerate(code.words)}
-        of = torch.tensor([known.get(word, -1) for word in words] + [len(known) if code.own else -1])
-        absent = codes.isnan()
-        self._refuse_missing(code.name, absent)
-        marks = of[codes.nan_to_num(len(words)).to(torch.int64)]
-        if self.config.unseen == "refuse" and (unseen := (marks < 0) & ~absent).any():
-            new = torch.nonzero(unseen).squeeze(1).tolist()
-            raise DataError(
-                _new_words(features, code.name, new, words[int(codes[new[0]])]),
-                hint="mend the cells, or leave these rows out of the table: all others can then be used; a run that is "
-                "begun with `unseen: zero` takes them as of no category; if the column says who a row is about, it is "
-                "the `key`, and no feature",
-                shared="its table has values that were not seen in training, and its `unseen` is refuse",
-            )
+        self._name, self._words, self._own = code.name, field.words or (), code.own
+        self._of = torch.tensor([known.get(word, -1) for word in self._words] + [len(known) if code.own else -1])
+        self._first, self._rows, self.unseen = list[int](), 0, 0
+
+    def mark(self, codes: Tensor, into: Tensor) -> None:
+        """Sets a 1 in each row's category, if it has one."""
+        marks = self._of[codes.nan_to_num(len(self._words)).to(torch.int64)]
         rows = torch.nonzero(marks >= 0).squeeze(1)
         into[rows, marks[rows]] = 1.0
+        if len(rows) < len(marks) and (unseen := (marks < 0) & ~codes.isnan()).any():
+            new = torch.nonzero(unseen).squeeze(1)
+            self.unseen += len(new)
+            self._first += (new[: _NAMED - len(self._first)] + self._rows).tolist()
+        self._rows += len(codes)
 
-    def _refuse_missing(self, name: str, absent: Tensor) -> None:
-        if self.config.missing == "refuse" and absent.any():
-            raise _missing(name, int(absent.sum()))
+    def refused(self, features: Features, place: int) -> DataError:
+        word = self._words[int(features.values[self._first[0], place])]
+        return DataError(
+            _new_words(features, self._name, self._first, self.unseen, word),
+            hint="mend the cells, or leave these rows out of the table: all others can then be used; a run that is "
+            "begun with `unseen: zero` takes them as of no category; if the column says who a row is about, it is "
+            "the `key`, and no feature",
+            shared="its table has values that were not seen in training, and its `unseen` is refuse",
+        )
 
 
-def _new_words(features: Features, name: str, rows: Sequence[int], word: str) -> str:
-    count = "1 row has a word" if len(rows) == 1 else f"{len(rows)} rows have words"
+def _new_words(features: Features, name: str, rows: Sequence[int], many: int, word: str) -> str:
+    count = "1 row has a word" if many == 1 else f"{many} rows have words"
     said = f"{count} that no training row has, as {word!r}"
     if features.place is None:
         return f"column {name!r}: {said}"
-    first, *others = sorted(map(features.place, rows[:_NAMED]), key=_by_line)
+    first, *others = sorted(map(features.place, rows), key=_by_line)
     named = "".join(f", {place.rpartition(', ')[2]}" for place in others)
-    return f"{first}{named}{', ..' if len(rows) > _NAMED else ''}, column {name!r}: {said}"
+    return f"{first}{named}{', ..' if many > _NAMED else ''}, column {name!r}: {said}"
 
 
 def _by_line(place: str) -> tuple[str, int]:
@@ -200,39 +234,53 @@ def _by_line(place: str) -> tuple[str, int]:
     return file, int(line) if line.isdigit() else 0
 
 
-def _with_gaps(values: Tensor) -> list[bool]:
-    """For every column (n, columns), True if a value is missing."""
-    # A sum with NaN is NaN: one pass, without a copy. Few sums of numbers are, so those are looked at.
-    doubtful = values.sum(0).isnan().tolist()
-    return [doubt and bool(values[:, place].isnan().any()) for place, doubt in enumerate(doubtful)]
+def _fitted(
+    fields: Sequence[TypedColumn], training: TableRows, config: EncodeConfig, gaps: Sequence[int]
+) -> tuple[Code, ...]:
+    words = {place: np.zeros(len(of.words), np.int64) for place, of in enumerate(fields) if of.words is not None}
+    numbers = [place for place in range(len(fields)) if place not in words]
+    averaged = numbers if config.missing == "mean" else []
+    sums = dict.fromkeys(averaged, 0.0)
+    for block in training if words or averaged else ():
+        for place, counts in words.items():
+            codes = _present(block[:, place]).astype(np.int64)
+            np.add(counts, np.bincount(codes, minlength=len(counts)), out=counts)
+        for place in averaged:
+            sums[place] += float(_present(block[:, place]).sum())
+    fills: dict[int, float | None] = dict.fromkeys(numbers, None if config.missing == "refuse" else 0.0)
+    for place in averaged:
+        if present := len(training) - gaps[place]:
+            fills[place] = sums[place] / present
+    if config.missing == "median":
+        for place, column in zip(numbers, training.columns(numbers), strict=True):
+            if len(there := _present(column)):
+                fills[place] = float(np.median(there))
+    own = config.missing in ("mean", "median")
+    return tuple(
+        Code(of.name, fill=fills[place])
+        if place in fills
+        else Code(of.name, _in_training(of, words[place]), own=own and gaps[place] > 0)
+        for place, of in enumerate(fields)
+    )
 
 
-def _fitted(field: TypedColumn, values: np.ndarray, config: EncodeConfig, *, gaps: bool) -> Code:
-    present = values[~np.isnan(values)] if gaps else values
-    if config.missing == "refuse" and gaps:
-        raise _missing(field.name, len(values) - len(present))
-    if field.words is None:
-        return Code(field.name, fill=_fill(present, config.missing))
-    counts = np.bincount(present.astype(np.int64), minlength=len(field.words))
-    words = tuple(field.words[code] for code in np.flatnonzero(counts))
-    if len(words) > MOST_WORDS:
+def _in_training(field: TypedColumn, counts: np.ndarray) -> tuple[str, ...]:
+    """The words that training rows have. Raises DataError if they are too many."""
+    found = tuple((field.words or ())[code] for code in np.flatnonzero(counts))
+    if len(found) > MOST_WORDS:
         raise DataError(
-            f"column {field.name!r} has {len(words)} categories, more than {MOST_WORDS}",
+            f"column {field.name!r} has {len(found)} categories, more than {MOST_WORDS}",
             hint="leave it out with `drop`, or declare it a number under `types`",
         )
-    return Code(field.name, words, own=gaps and config.missing in ("mean", "median"))
+    return found
 
 
-def _fill(present: np.ndarray, missing: Missing) -> float | None:
-    if missing == "refuse":
-        return None
-    if missing == "zero" or not len(present):
-        return 0.0
-    present = np.ascontiguousarray(present)  # sums of other strides may be rounded otherwise
-    return float(present.mean() if missing == "mean" else np.median(present))
+def _present(column: Tensor) -> np.ndarray:
+    # Sums of other strides may be rounded otherwise.
+    return np.ascontiguousarray(column[~column.isnan()].numpy())
 
 
-def _numbers(values: Tensor, codes: Sequence[Code], gaps: Sequence[bool]) -> Tensor:
+def _numbers(values: Tensor, codes: Sequence[Code], gaps: Sequence[int]) -> Tensor:
     """Numeric columns, float64 (n, k), filled where `gaps`; the result may be `values` itself, unchanged."""
     places = [place for place, code in enumerate(codes) if code.words is None]
     found = values if len(places) == len(codes) else values[:, places]

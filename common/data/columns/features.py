@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Protocol
 
 from torch import Tensor
@@ -13,6 +14,7 @@ from torch import Tensor
 from colonnade.common.config.data.columns import Shape
 from colonnade.common.data.columns.fields import Doubt, TypedColumn
 from colonnade.common.data.keys import keys_of_rows
+from colonnade.common.data.on_disk import in_order
 from colonnade.common.data.split import Part
 
 _BLOCK = 8192  # keys that are hashed at a time
@@ -84,6 +86,7 @@ class Features:
         official_test: number of last rows that are the source's own test part.
         ids: key of each row; None where sources share the order of rows.
         fields: one per column of a typed table; none for plain values.
+        disk: folder of the unnamed file that `values` are mapped from; None if they are in memory.
         place: location of a row in its table, by its number here: `FILE, line 7`; None where there is no table.
     """
 
@@ -93,6 +96,7 @@ class Features:
     ids: Sequence[str] | None = None
     fields: tuple[TypedColumn, ...] = ()
     doubts: tuple[Doubt, ...] = ()
+    disk: Path | None = field(default=None, compare=False)
     place: Callable[[int], str] | None = field(default=None, compare=False, repr=False)
 
     def rows(self, index: Tensor) -> Features:
@@ -101,7 +105,8 @@ class Features:
         place, before = None, self.place
         if before is not None:
             place = lambda row: before(int(index[row]))  # noqa: E731
-        return replace(self, values=self.values[index], official_test=0, ids=ids, place=place)
+        values = self.values[index] if self.disk is None else in_order(self.values, index, self.disk)
+        return replace(self, values=values, official_test=0, ids=ids, place=place)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -5,8 +5,10 @@ The file holds means, spreads and words of training rows, and a fingerprint of t
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Self
 
@@ -115,9 +117,24 @@ class EncoderFile:
 
     def __init__(self, folder: Path, *, begun: bool) -> None:
         self._path, self._begun, self._distribution = MemberFolder(folder).encoder, begun, DistributionFile(folder)
+        self.rows = MemberFolder(folder).tables / "rows.safetensors"  # what it has encoded, where that is on the disk
 
-    def get(self, config: EncodeConfig, features: Features, train_rows: Tensor) -> Encoder:
+    @property
+    def digest(self) -> str:
+        """Of the stored encoder, and of the table that it was fitted on. Raises CheckpointError as `read`."""
+        record = self._read()
+        return hashlib.blake2b(record.model_dump_json().encode(), digest_size=32).hexdigest()
+
+    def get(
+        self,
+        config: EncodeConfig,
+        features: Features,
+        train_rows: Tensor,
+        ordered: Callable[[], Tensor] | None = None,
+    ) -> Encoder:
         """The encoder: read if the run has begun, else fitted on rows `train_rows`, (m,) int64, and written.
+
+        `ordered` as of `Encoder.fit`, called if it is needed.
 
         Raises:
             DataError: the table is not the one that the run was begun with, or cannot be encoded.
@@ -128,7 +145,7 @@ class EncoderFile:
             record = self._read()
             self._check(record, config, features)
             return _encoder(record)
-        encoder = Encoder.fit(config, features, train_rows)
+        encoder = Encoder.fit(config, features, train_rows, ordered and ordered())
         self._distribution.write(fit(features, encoder.codes, train_rows))
         self._write(encoder, features.fingerprint)
         return encoder

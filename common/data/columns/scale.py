@@ -6,8 +6,8 @@ long-tailed columns first. Fits use training rows only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -24,8 +24,83 @@ _TABLE = 2  # axes: rows and columns
 _TAIL = 10.0  # deviations: of normal values not one in 10^23 lies so far out
 _DISTINCT = 50  # values of a column, at least, for its largest to be a tail rather than a rare code
 _TOGETHER = 16  # columns that are bent at a time: of all of them a copy of a large table would be made
+_BLOCK = 65_536  # rows that are looked at and scaled at a time
+_AT_ONCE = 1 << 27  # bytes of columns that are looked at as a whole
 _FIRST = 1000  # rows in which a column of amounts shows that its values vary
 _DEVIATION = 1.349  # of normal values: width of the middle half, in standard deviations
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """Rows of a table, (n, ...), block by block, so that a table on disk is never in memory as a whole.
+
+    Args:
+        index: numbers of the rows, int64 (m,); None for all, in order.
+        change: of a block.
+        size: rows of a block.
+    """
+
+    values: Tensor
+    index: Tensor | None = None
+    change: Callable[[Tensor], Tensor] = lambda block: block
+    size: int = _BLOCK
+
+    def __len__(self) -> int:
+        return len(self.values if self.index is None else self.index)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        for begin in range(0, len(self), self.size):
+            some = slice(begin, begin + self.size)
+            yield self.change(self.values[some] if self.index is None else self.values[self.index[some]])
+
+    def columns(self, places: Sequence[int]) -> Iterator[Tensor]:
+        """Each of these columns, (m,), a copy."""
+        together = max(1, min(_TOGETHER, _AT_ONCE // (8 * max(len(self), 1))))
+        for start in range(0, len(places), together):
+            some = places[start : start + together]
+            made = torch.empty(len(some), len(self), dtype=self.values.dtype)
+            for number, block in enumerate(self):
+                made[:, number * self.size : number * self.size + len(block)] = block[:, some].T
+            yield from made
+
+    def gaps(self) -> list[int]:
+        """Of every column the rows in which its number is missing."""
+        found = torch.zeros(self.values.shape[1], dtype=torch.int64)
+        for block in self:
+            # A sum with NaN is NaN: one pass, without a mask. Few sums of numbers are, so those are looked at.
+            for place in block.sum(0).isnan().nonzero().flatten().tolist():
+                found[place] += block[:, place].isnan().sum()
+        return found.tolist()
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Deviations, means and ends of columns."""
+
+    std: Tensor
+    mean: Tensor
+    low: Tensor
+    high: Tensor
+
+    @classmethod
+    def of(cls, rows: TableRows) -> _Moments:
+        """Those of blocks, which are joined as Chan, Golub and LeVeque join them (1979): of one block, torch's own."""
+        made: _Moments | None = None
+        count = 0
+        for block in rows:
+            # Sums of another layout may be rounded otherwise.
+            std, mean = torch.std_mean(_floats(block.contiguous()), dim=0, correction=0)
+            here = cls(std, mean, block.amin(0), block.amax(0))
+            made = here if made is None else made._joined(count, here, len(block))
+            count += len(block)
+        assert made is not None  # there are rows
+        return made
+
+    def _joined(self, count: int, other: _Moments, more: int) -> _Moments:
+        both, apart = count + more, other.mean - self.mean
+        squares = self.std.square() * count + other.std.square() * more + apart.square() * (count * more / both)
+        low, high = self.low.minimum(other.low), self.high.maximum(other.high)
+        return _Moments((squares / both).sqrt(), self.mean + apart * (more / both), low, high)
 
 
 @dataclass(frozen=True)
@@ -43,16 +118,18 @@ class Bends:
     width: Tensor
 
     @classmethod
-    def fit(cls, values: Tensor, std: Tensor, mean: Tensor) -> Bends | None:
-        """Fits to training rows, floats (m, columns), of these deviations and means; None if no column has a long
-        tail.
-        """
-        far = (values.amax(0) - mean).maximum(mean - values.amin(0)) > _TAIL * std
-        tailed = [place for place in far.nonzero().flatten().tolist() if varied(values[:, place].contiguous())]
+    def fit(cls, rows: TableRows, found: _Moments) -> Bends | None:
+        """Fits to training rows, floats (m, columns), of these moments; None if no column has a long tail."""
+        far = (found.high - found.mean).maximum(found.mean - found.low) > _TAIL * found.std
+        tailed, middles = list[int](), list[tuple[float, float]]()
+        places = far.nonzero().flatten().tolist()
+        for place, column in zip(places, rows.columns(places), strict=True):
+            if varied(column):
+                tailed.append(place)
+                middles.append(_middle(column))
         if not tailed:
             return None
-        found = [_middle(values[:, place]) for place in tailed]
-        centre, width = (torch.tensor(each, dtype=values.dtype) for each in zip(*found, strict=True))
+        centre, width = (torch.tensor(each, dtype=rows.values.dtype) for each in zip(*middles, strict=True))
         return cls(torch.tensor(tailed), centre, width)
 
     def apply(self, values: Tensor) -> Tensor:
@@ -84,18 +161,27 @@ class Scaler:
     @classmethod
     def of_all(cls, scale: ScaleConfig, values: Tensor) -> Scaler:
         """`fit` on training rows alone, (m, ...)."""
+        return cls.of_rows(scale, TableRows(values, size=max(len(values), 1)))
+
+    @classmethod
+    def of_rows(cls, scale: ScaleConfig, rows: TableRows) -> Scaler:
+        """`fit` on training rows alone, block by block."""
+        values = rows.values
         unit = _BYTE if values.dtype == torch.uint8 else 1.0
         match scale:
             case MeanStd(mean=mean, std=std):
                 return cls(torch.tensor(mean * unit), torch.tensor(std * unit))
-            case "auto" if values.ndim == _TABLE and values.dtype != torch.uint8 and len(values):
-                moments = _std_mean(values)
-                bends = Bends.fit(values, *moments)
-                return _standard(moments if bends is None else _std_mean(bends.apply(values.clone())), bends)
+            case "auto" if values.ndim == _TABLE and values.dtype != torch.uint8 and len(rows):
+                found = _Moments.of(rows)
+                bends = Bends.fit(rows, found)
+                bent = (
+                    rows if bends is None else replace(rows, change=lambda some: bends.apply(rows.change(some).clone()))
+                )
+                return _standard(found if bends is None else _Moments.of(bent), bends)
             case "standard" | "auto":
-                return _standard(_std_mean(values))
+                return _standard(_Moments.of(rows))
             case "unit" if unit == 1.0:
-                return cls(torch.tensor(0.0), _no_zeros(values.abs().amax(dim=0)))
+                return cls(torch.tensor(0.0), _no_zeros(torch.stack([some.abs().amax(dim=0) for some in rows]).amax(0)))
             case "unit":
                 return cls(torch.tensor(0.0), torch.tensor(unit))
             case "none":
@@ -167,14 +253,8 @@ class Columns:
         return self
 
 
-def _standard(moments: tuple[Tensor, Tensor], bends: Bends | None = None) -> Scaler:
-    std, mean = moments
-    return Scaler(mean, _no_zeros(std), bends)
-
-
-def _std_mean(values: Tensor) -> tuple[Tensor, Tensor]:
-    # Sums of another layout may be rounded otherwise.
-    return torch.std_mean(_floats(values.contiguous()), dim=0, correction=0)
+def _standard(found: _Moments, bends: Bends | None = None) -> Scaler:
+    return Scaler(found.mean, _no_zeros(found.std), bends)
 
 
 def varied(column: Tensor) -> bool:
@@ -190,15 +270,15 @@ def varied(column: Tensor) -> bool:
 
 
 def _middle(column: Tensor) -> tuple[float, float]:
-    """The median, and the deviation of normal values with the same middle half.
+    """The median, and the deviation of normal values with the same middle half; it changes the column.
 
     If more than half of the values are one number, mostly 0, the width comes from the others.
     """
     found = column.cpu().numpy()
-    low, centre, high = np.quantile(found, (0.25, 0.5, 0.75))
-    apart = np.abs(found - centre)
-    others = apart[apart > 0]
-    width = np.median(others) if 2 * len(others) < len(found) else (high - low) / _DEVIATION
+    low, centre, high = np.quantile(found, (0.25, 0.5, 0.75), overwrite_input=True)
+    np.abs(np.subtract(found, centre, out=found), out=found)
+    apart = found[found > 0]
+    width = np.median(apart, overwrite_input=True) if 2 * len(apart) < len(found) else (high - low) / _DEVIATION
     return float(centre), float(width)
 
 
