@@ -7,19 +7,21 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.config.chaos import ChaosConfig, ComputingConfig
 from colonnade.common.config.data.sources import DataConfig, LabelConfig
+from colonnade.common.config.data.tables import TableColumnsConfig
 from colonnade.common.config.decision import Calibrate, DecideConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.label_privacy import ServerPrivacyConfig
 from colonnade.common.config.models import HeadConfig, LinearHeadConfig, MlpConfig, ModelConfig
 from colonnade.common.config.optimisers import OptimiserConfig
 from colonnade.common.config.policy import PolicyConfig
+from colonnade.common.config.pretrained import PretrainedConfig
 from colonnade.common.config.protocol import PLAIN
 from colonnade.common.config.run_options import CaptureConfig
 from colonnade.common.config.search import SearchedKey
@@ -99,7 +101,19 @@ class _Member(Section):
     trackers: Trackers = Field(default=(), description="experiment trackers of this member's record: docs/trackers.md")
 
 
-class ActiveConfig(Section):
+class _WithColumns(Section):
+    data: DataConfig
+    model: ModelConfig = MlpConfig()
+
+    @model_validator(mode="after")
+    def _tower_reads_columns(self) -> Self:
+        """Lets the columns know the tower that reads their texts or images: they are read before there is a model."""
+        if isinstance(self.model, PretrainedConfig) and isinstance(self.data, TableColumnsConfig):
+            object.__setattr__(self, "data", self.data.read_by(self.model))
+        return self
+
+
+class ActiveConfig(_WithColumns):
     """The server's own columns and bottom model, in protocols with an active party."""
 
     data: DataConfig = Field(description="columns of the server")
@@ -147,7 +161,7 @@ class ServerConfig(_Member):
         return None if self.privacy.labels is not None else cache
 
 
-class PartyConfig(_Member):
+class PartyConfig(_Member, _WithColumns):
     """One party's own section."""
 
     connect: Address = Field(default="", description="HOST:PORT of the server; `up` fills it in")

@@ -31,6 +31,7 @@ from pydantic import (
     model_validator,
 )
 
+from colonnade.common.config.pretrained import LIBRARIES, TimmConfig, TransformersConfig
 from colonnade.common.errors import ConfigError, nearest
 from colonnade.common.run.plug_ins import Extended, PlugIns
 from colonnade.common.section import Section, kind
@@ -40,7 +41,8 @@ Embedding = Annotated[
 ]
 
 MODELS = PlugIns(
-    "models", ("mlp", "cnn", "lenet", "resnet18", "resnet50", "linear", "polynomial", "normed", "product", "own")
+    "models",
+    ("mlp", "cnn", "lenet", "resnet18", "resnet50", "linear", "polynomial", "normed", "product", "own", *LIBRARIES),
 )
 """Models of installed packages; names of built-in towers and heads are reserved."""
 
@@ -278,9 +280,16 @@ class ModelOutside(Extended):
 
 
 def _expand(value: object) -> object:
-    """The short form, `mlp` or `./tower.py:Tower`; a file may also stand in place of a name."""
+    """The short form, `mlp` or `./tower.py:Tower`; a file may also stand in place of a name, and a name be followed by
+    an architecture, as in `timm/NAME`.
+    """
     if isinstance(value, dict) and "file" not in value and _is_file(value.get("name")):
         return {"file" if key == "name" else key: below for key, below in value.items()}
+    if isinstance(value, dict) and "architecture" not in value and _is_pretrained(value.get("name")):
+        library, _, architecture = str(value["name"]).partition("/")
+        return {**value, "name": library, "architecture": architecture}
+    if _is_pretrained(value):
+        return _expand({"name": value})
     if not isinstance(value, str):
         return value
     return {"file" if _is_file(value) else "name": value}
@@ -288,6 +297,10 @@ def _expand(value: object) -> object:
 
 def _is_file(value: object) -> bool:
     return isinstance(value, str) and (value.startswith("./") or ":" in value)
+
+
+def _is_pretrained(value: object) -> bool:
+    return isinstance(value, str) and value.partition("/")[0] in LIBRARIES and "/" in value
 
 
 def _kind(value: object) -> str | None:
@@ -311,6 +324,8 @@ ModelConfig = Annotated[
         | Annotated[ResnetConfig, Tag("resnet50")]
         | Annotated[LinearConfig, Tag("linear")]
         | Annotated[PolynomialConfig, Tag("polynomial")]
+        | Annotated[TimmConfig, Tag("timm")]
+        | Annotated[TransformersConfig, Tag("transformers")]
         | _Own,
         Discriminator(_kind),
     ],

@@ -231,7 +231,10 @@ def _columns(
         table = typed_table(config, features)
         return Columns(table.values, Scaler.none(), table)
     coded = (encoder.apply(features), Scaler.none()) if encoder.codes else (features.values, encoder.scaler)
-    columns = Columns(*coded, names=encoder.named(features.names))
+    names = encoder.named(features.names)
+    if isinstance(config, TableColumnsConfig) and config.contents:
+        names = [(name, config.column_of(column)) for name, column in names]
+    columns = Columns(*coded, names=names)
     if config.noise is None:
         return columns
     noisy = noised(config.noise, columns[torch.arange(len(features.values))], *of, train_rows)
@@ -246,7 +249,8 @@ def typed_table(config: DataConfig, features: Features) -> Features:
 def encoding(config: DataConfig) -> EncodeConfig:
     """Encoding settings of a source: only tables configure more than the scale."""
     if isinstance(config, TableColumnsConfig):
-        return EncodeConfig(config.scale, config.missing, config.unseen)
+        scale = "none" if config.tower is not None and config.tower.tune else config.scale
+        return EncodeConfig(scale, config.missing, config.unseen)
     return EncodeConfig(config.scale)
 
 

@@ -303,19 +303,33 @@ class Words:
 
 
 def read_words(
-    table: Table, column: str, key: Key, *, gaps: bool = False, repeats: bool = False
+    table: Table,
+    column: str,
+    key: Key,
+    *,
+    gaps: bool = False,
+    repeats: bool = False,
+    longest: int = cells.LONGEST,
+    fill_in: str = _NO_LABEL,
 ) -> tuple[Words, KeyColumn | None]:
-    """A column's cells as words, and the rows' keys, or None without a key column; with `gaps` cells may be missing."""
+    """A column's cells as words, and the rows' keys, or None without a key column.
+
+    Args:
+        gaps: True if cells may be missing.
+        repeats: True if a key may have several rows.
+        longest: most bytes of a word.
+        fill_in: the remedy for a missing word.
+    """
     found: list[pa.Array] = []
     keys = _KeyReading(table, columns_of(key), repeats=repeats)
     rows, trimmed = 0, 0
     with _decoded(table, (column, *keys.names)) as batches:
         for batch in batches:
             with located(table, column, rows):
-                words = cells.words(batch.column(0))
+                words = cells.words(batch.column(0), longest)
                 if cells.is_text(batch.column(0)):
                     trimmed += int(pc.sum(pc.not_equal(words, batch.column(0))).as_py() or 0)
-                found.append((words if gaps else cells.whole(words, _NO_LABEL)).dictionary_encode())
+                found.append((words if gaps else cells.whole(words, fill_in)).dictionary_encode())
             keys.add(batch.columns[1:], rows)
             rows += batch.num_rows
     if not rows:

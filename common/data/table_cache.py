@@ -8,6 +8,7 @@ nothing executable. A copy that is torn, altered or another user's is made again
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -49,8 +50,9 @@ class OnDisk(Protocol):
 @dataclass(frozen=True)
 class _Copy:
     path: Path
+    key: str
     tensors: Mapping[str, Tensor]
-    about: Mapping[str, str]
+    about: Mapping[str, Any]
 
 
 class TableCache:
@@ -83,7 +85,7 @@ class TableCache:
         while self._new:
             copy = self._new.pop()
             with contextlib.suppress(OSError):
-                _write(copy)
+                write_copy(copy.path, copy.key, copy.tensors, copy.about)
 
     def _get(self, slot: str, table: OnDisk, settings: str, form: Any, read: Callable[[], Any]) -> Any:
         path = self._folder / f"{slot}.safetensors"
@@ -95,9 +97,7 @@ class TableCache:
             return form.restore(*read_copy(path, key))
         found = read()
         if self._writes and before == _states(table.files):  # the digest is of what was read
-            tensors, about = form.taken_apart(found)
-            said = json.dumps(about)
-            self._new.append(_Copy(path, tensors, {"key": key, "about": said, "crc": checksum(said, tensors)}))
+            self._new.append(_Copy(path, key, *form.taken_apart(found)))
         return found
 
 
@@ -181,11 +181,8 @@ def checksum(about: str, tensors: Mapping[str, Tensor]) -> str:
 
 def read_copy(path: Path, key: str) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
     """A copy, mapped into memory; changes to its tensors do not reach the file. Raises one of `DAMAGES`."""
-    for place in (path, path.parent):
-        found = place.lstat()
-        kind = stat.S_ISREG if place == path else stat.S_ISDIR
-        if not (kind(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077):
-            raise ValueError(f"{place} is not ours alone")
+    if not _ours_alone(path.parent, stat.S_ISDIR) or not _ours_alone(path, stat.S_ISREG):
+        raise ValueError(f"{path} is not ours alone")
     try:
         with safe_open(path, framework="pt") as file:
             said = file.metadata() or {}
@@ -199,15 +196,27 @@ def read_copy(path: Path, key: str) -> tuple[Mapping[str, Tensor], Mapping[str, 
     return tensors, parse_json(said["about"])
 
 
-def _write(copy: _Copy) -> None:
-    folder = copy.path.parent
-    folder.mkdir(mode=0o700, exist_ok=True)
-    partial = copy.path.with_name(f"{copy.path.name}.{os.getpid()}.partial")
+def _ours_alone(place: Path, kind: Callable[[int], bool]) -> bool:
+    found = place.lstat()
+    return kind(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+
+
+def write_copy(path: Path, key: str, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+    """Writes a copy, in a folder that only we can enter, which is made. Raises OSError.
+
+    Args:
+        tensors: under the names that `checksum` covers.
+    """
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    if not _ours_alone(path.parent, stat.S_ISDIR):
+        raise PermissionError(errno.EPERM, "the folder is not ours alone")
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    said = json.dumps(about)
     try:
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        save_file(dict(copy.tensors), partial, dict(copy.about))
+        save_file(dict(tensors), partial, {"key": key, "about": said, "crc": checksum(said, tensors)})
         partial.chmod(0o600)
-        partial.replace(copy.path)  # not forced to the disk: a torn copy is made again
+        partial.replace(path)  # not forced to the disk: a torn copy is made again
     except (OSError, SafetensorError) as failed:
         partial.unlink(missing_ok=True)
         raise OSError(*failed.args) from failed

@@ -91,7 +91,8 @@ def read_features(
         ConfigError: the split does not fit.
     """
     table, names = _trained(config, base, trained) if trained else _opened_columns(config, base)
-    chosen = names if trained else part_of(config.split, (len(names),), names, member).pick(names)
+    every = names if trained else part_of(config.split, (len(names),), names, member).pick(names)
+    chosen = tuple(name for name in every if name not in config.contents)
     gaps = config.missing != "refuse"
     kinds = {column.name: column.kind for column in trained} | {
         name: type for name, type in config.types.items() if name in chosen
@@ -100,11 +101,16 @@ def read_features(
     repeats = config.repeated != "refuse"
     disk = None if config.store == "memory" else Path(gettempdir()) if cache is None else cache.folder()
     source = TableColumns(table, chosen, config.key, kinds, gaps, _notation(config), units, repeats=repeats, disk=disk)
-    if disk is not None or cache is None or not config.cached or not isinstance(table, OnDisk):
+    if not chosen:
+        found = None
+    elif disk is not None or cache is None or not config.cached or not isinstance(table, OnDisk):
         found = source.features()
     else:
         found = cache.features(table, config.settings("columns", *chosen), source.features)
-    left = _not_trained(config, table, chosen) if trained else _left_out(config, table)
+    contents = [name for name in every if name not in chosen]
+    if contents or found is None:
+        found = _with_contents(config, table, contents, found, base)
+    left = _not_trained(config, table, every) if trained else _left_out(config, table)
     found = replace(found, doubts=(*left, *found.doubts), place=table.place)
     return _one_row_a_key(config, table, config.types).features(found) if repeats else found
 
@@ -116,11 +122,26 @@ def _one_row_a_key(config: _Columns, table: Table, types: Mapping[str, Type]) ->
     return OneRowAKey(config.repeated, table, key, _notation(config), types.get(latest))
 
 
+def _with_contents(
+    config: sections.TableColumnsConfig, table: Table, names: Sequence[str], others: Features | None, base: Path
+) -> Features:
+    """With the columns of texts or images that these are the names of."""
+    from colonnade.common.data.pretrained.contents import with_contents  # noqa: PLC0415  # few tables have them
+
+    files = of.files if isinstance(of := _opened(config, base), OnDisk) else ()
+    if not files and "image" in config.contents.values():
+        raise DataError(
+            f"{table}: its images are files, and paths are relative to a table's own folder, which it has not",
+            hint="write the table as a CSV or Parquet file, beside the images",
+        )
+    return with_contents(config, table, names, others, files[0].parent if files else base, base)
+
+
 def _trained(
     config: sections.TableColumnsConfig, base: Path, trained: Sequence[TypedColumn]
 ) -> tuple[Table, tuple[str, ...]]:
     """The table, and the columns of training. Raises DataError if one of them is missing."""
-    table, names = open_table(config, base), tuple(column.name for column in trained)
+    table, names = open_table(config, base), tuple(dict.fromkeys(config.column_of(column.name) for column in trained))
     require(table, sections.columns_of(config.key))
     known = set(table.header)
     if lacking := [name for name in names if name not in known]:

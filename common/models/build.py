@@ -37,6 +37,8 @@ from colonnade.common.config.models import (
     refuse_missing,
     user_parts,
 )
+from colonnade.common.config.pretrained import PretrainedConfig
+from colonnade.common.data.pretrained.tower import open_tower
 from colonnade.common.errors import ColonnadeError, ConfigError
 from colonnade.common.models.heads import head_module
 from colonnade.common.models.towers.images import cnn, lenet
@@ -83,10 +85,29 @@ def build_model(config: ModelConfig, input_shape: Shape, start: torch.Generator,
     """
 
     def make() -> nn.Module:
-        return users_module(config, base, input_shape) if isinstance(config, UserModule) else tower(config, input_shape)
+        match config:
+            case UserModule():
+                return users_module(config, base, input_shape)
+            case PretrainedConfig():
+                return _pretrained(config, input_shape, base)
+            case _:
+                return tower(config, input_shape)
 
     model, width = _started(make, input_shape, start)
     return _checked(model, config, width)
+
+
+def _pretrained(config: PretrainedConfig, input_shape: Shape, base: Path) -> nn.Module:
+    """A linear layer on a tower: of a frozen one alone, whose embeddings are the party's columns."""
+    if not config.tune:
+        return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), config.embedding))
+    found = open_tower(config, base)
+    if found.shape != input_shape:
+        raise ConfigError(
+            f"{config.name}/{config.architecture} takes rows of shape {found.shape}, and the columns are {input_shape}",
+            hint=f"give it one column of type {config.reads}",
+        )
+    return nn.Sequential(found.module, nn.Linear(found.width, config.embedding))
 
 
 def build_head(config: HeadConfig, inputs: int, classes: int, start: torch.Generator, base: Path = Path()) -> nn.Module:

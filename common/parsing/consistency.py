@@ -6,11 +6,12 @@ from typing import get_args
 
 from colonnade.common.aggregation.masked_sums import check_blinded
 from colonnade.common.config.data.sources import DataConfig
-from colonnade.common.config.data.tables import columns_of
+from colonnade.common.config.data.tables import TableColumnsConfig, columns_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.label_privacy import CONVEX
-from colonnade.common.config.members import Config, PartyConfig, ServerConfig
+from colonnade.common.config.members import ActiveConfig, Config, PartyConfig, ServerConfig
 from colonnade.common.config.outside import OUTSIDE_LOSSES, check_metric, check_registered, load_function
+from colonnade.common.config.pretrained import PretrainedConfig
 from colonnade.common.config.run_options import OF_NUMBERS, OF_TWO, POISSON, StopMetric
 from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
 from colonnade.common.crypto.curve_library import point_class
@@ -25,6 +26,8 @@ def check(config: Config) -> None:
     _check_keys(config)
     if config.server is not None:
         _check_active(config.federation, config.server)
+        if config.server.active is not None:
+            _check_tower(config.federation, "server.active", config.server.active)
         _check_answers(config.federation, config.server)
         _check_task(config.federation, config.server)
         _check_labels(config.federation, config.server)
@@ -93,6 +96,7 @@ def _check_parties(config: Config) -> None:
             )
         check_workers(federation, name, party)
         _check_store(federation, f"parties.{name}.data", party.data)
+        _check_tower(federation, f"parties.{name}", party)
         if party.monotone:
             _check_monotone(federation, f"parties.{name}.monotone")
         if not federation.protocol.cards and (key := "special" if party.special else "cuts" if party.cuts else ""):
@@ -105,6 +109,48 @@ def _check_parties(config: Config) -> None:
                 f"parties.{name}: column {both[0]!r} has cuts and a direction: bins between given cuts follow none",
                 hint="leave one of the two out",
             )
+
+
+def _check_tower(federation: FederationConfig, owner: str, member: PartyConfig | ActiveConfig) -> None:
+    """Rejects columns of text or images that no tower reads, and a tower without what it reads."""
+    data, model, protocol = member.data, member.model, federation.protocol
+    contents = data.contents if isinstance(data, TableColumnsConfig) else {}
+    if contents and getattr(data, "store", "memory") == "disk":
+        raise ConfigError(
+            f"{owner}.data.store = disk: columns of type {', '.join(sorted({*contents.values()}))} are read into memory",
+            hint="leave `store` out",
+        )
+    if not isinstance(model, PretrainedConfig):
+        for name, type in contents.items():
+            tower = "timm/NAME" if type == "image" else "transformers/TYPE"
+            raise ConfigError(
+                f"{owner}.data.types: column {name!r} is {type}, which {owner}.model does not read",
+                hint=f"set {owner}.model to {{name: {tower}, weights: PATH}}, or leave the column out with `drop`",
+            )
+        return
+    tower = f"{owner}.model = {model.name}/{model.architecture}"
+    if others := [name for name, type in contents.items() if type != model.reads]:
+        raise ConfigError(
+            f"{tower} reads columns of type {model.reads}, and {others[0]!r} is {contents[others[0]]}",
+            hint="a member has one tower: leave the column out with `drop`",
+        )
+    if not contents:
+        raise ConfigError(
+            f"{tower}: no column is of type {model.reads}", hint=f"name one: `types: {{NAME: {model.reads}}}` in data"
+        )
+    if not model.tune:
+        return
+    assert isinstance(data, TableColumnsConfig)  # it has contents
+    wrong = {
+        f"with the protocol {protocol.name}, which trains no model of it": protocol.cut_width is None or protocol.typed,
+        f"with {len(contents)} columns: it takes one": len(contents) > 1,
+        "with data.scale: the tower's own normalisation applies": "scale" in data.model_fields_set,
+        "with data.repeated = mean: pixels and tokens have none": data.repeated == "mean",
+        "with data.noise: pixels and tokens take none": data.noise is not None,
+        "with workers: ranks send each other all that is trained": getattr(member, "workers", 1) > 1,
+    }
+    if said := next((said for said, given in wrong.items() if given), None):
+        raise ConfigError(f"{owner}.model.tune = true {said}", hint="leave one of the two out")
 
 
 def check_workers(federation: FederationConfig, name: str, party: PartyConfig) -> None:

@@ -16,6 +16,7 @@ from pydantic_core import core_schema
 from colonnade.common.config.decision import Criterion
 from colonnade.common.config.members import Config, PartyConfig
 from colonnade.common.config.models import MODELS, OutsideModel
+from colonnade.common.config.pretrained import LIBRARIES
 from colonnade.common.config.roster import LARGEST
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import ConfigError
@@ -187,6 +188,9 @@ def _union(kinds: Mapping[tuple[str, str], str], definitions: Mapping[str, Schem
         short.append({"enum": words})
     if own is not None:
         short.append({"type": "string", "pattern": r"^.+\.py:\w+$"})
+    if libraries := [word for word in words if word in LIBRARIES]:  # their name may be followed by an architecture
+        named = {"type": "string", "pattern": rf"^({'|'.join(libraries)})/[\w.-]+$"}
+        short.append({"type": "object", "properties": {key: named}, "required": [key]})
     return {"anyOf": [*short, section]} if short else section
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from torch import Tensor
@@ -30,14 +31,17 @@ def described(features: Features, types: Mapping[str, str]) -> Iterator[str]:
     """
     if not features.fields:
         return
-    columns = zip(features.fields[:_MOST], features.values[:, :_MOST].unbind(1), strict=True)
-    for field, column in columns:
+    for name, width in Counter(field.of for field in features.fields if field.of).items():
+        yield f"{name!r}: {types[name]}, as {width} numbers that the tower makes of it"
+    own = [place for place, field in enumerate(features.fields) if not field.of]
+    for place in own[:_MOST]:
+        field, column = features.fields[place], features.values[:, place]
         missing = int(column.isnan().sum())
         absent = f"{missing} missing" if missing else "none missing"
         shown = ", ".join(_examples(field, column))
         yield f"{field.name!r}: {_kind(field, types.get(field.name, ''))}, {absent}{f'; as {shown}' if shown else ''}"
-    if (more := len(features.fields) - _MOST) > 0:
-        words = sum(field.words is not None for field in features.fields[_MOST:])
+    if (more := len(own) - _MOST) > 0:
+        words = sum(features.fields[place].words is not None for place in own[_MOST:])
         yield f"and {more} columns more, of which {words} are categories"
 
 

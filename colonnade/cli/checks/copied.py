@@ -40,7 +40,10 @@ def copies(labels: LabelColumn, features: Features, keys: KeysConfig) -> Iterato
     label, values = labels.values[matched[0]], features.values[matched[1]].double()
     if len(label) < _FEWEST or (labels.classes and len(torch.unique(label)) < 2):
         return  # of one class a column with one value is no copy
+    made = {field.name for field in features.fields if field.of}  # which nobody can leave out alone
     for name, column in zip(features.names, values.unbind(1), strict=True):
+        if name in made:
+            continue
         if _same(column[:_FIRST], label[:_FIRST], labels) and _same(column, label, labels):
             yield (
                 f"the column {name!r} says the label of every row: it is a copy, or was made from it; leave it out "

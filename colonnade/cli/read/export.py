@@ -18,6 +18,7 @@ from colonnade.client.training.local import Local, Splits
 from colonnade.client.training.trees.points import ShapeSum
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.config.members import Config
+from colonnade.common.config.pretrained import PretrainedConfig
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
@@ -124,6 +125,11 @@ def find_part(folder: Path, party: str, file: Path | None) -> ExportPlace:
 def open_part(place: ExportPlace, party: str) -> OpenedParty:
     federation, own = place.config.federation, place.config.parties[party]
     name = federation.protocol.name
+    if isinstance(own.model, PretrainedConfig):
+        raise InputError(
+            f"{party}'s part begins with the tower {own.model.name}/{own.model.architecture}, which no export holds",
+            hint="predict with `colonnade predict` or `serve`; what was trained is in its checkpoints",
+        )
     if name not in LOCAL and name not in SPLITS:
         hint = f"there are {', '.join([*LOCAL, *SPLITS])}"
         raise InputError(f"in {name} a party has no part of a model that stands alone", hint=hint)

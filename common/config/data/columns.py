@@ -191,7 +191,10 @@ zero: the word has no category.
 Decimal = Literal[".", ","]
 Thousands = Literal["", ",", ".", "'", " "]
 
-_TYPES = ("number", "category", "date", "percent", "boolean")
+_TYPES = ("number", "category", "date", "percent", "boolean", "text", "image")
+CONTENTS = ("text", "image")
+"""Types of columns that a tower with weights made elsewhere reads."""
+
 DATE_PARTS = {"%Y": r"(?P<Y>\d{4})", "%m": r"(?P<m>\d{1,2})", "%d": r"(?P<d>\d{1,2})"}
 CLOCK = {"%H": r"(?P<H>\d{1,2})", "%M": r"(?P<M>\d{2})", "%S": r"(?P<S>\d{2})"}
 """Codes of a date form and their patterns."""
@@ -222,6 +225,7 @@ Type = Annotated[str, BeforeValidator(_check_type)]
 date: days since the beginning of 1970; `date %d.%m.%Y` reads dates in that form.
 percent: `12 %` is 0.12.
 boolean: 1 for true, yes and the like, 0 for false and no.
+text, image: what the tower of `model` makes of the text, or of the image at this path below the table's folder.
 """
 
 Unit = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]

@@ -13,9 +13,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    model_validator,
+)
 
 from colonnade.common.config.data.columns import (
+    CONTENTS,
     AllSplit,
     Decimal,
     Missing,
@@ -27,6 +37,7 @@ from colonnade.common.config.data.columns import (
     Unit,
     Unseen,
 )
+from colonnade.common.config.pretrained import PretrainedConfig
 
 
 def _as_written(value: Any) -> Any:
@@ -125,7 +136,8 @@ class TableColumnsConfig(TableConfig):
     drop: tuple[str, ...] = Field(default=(), description="columns to leave out, by name; either this or `columns`")
     types: Mapping[str, Type] = Field(
         default={},
-        description="by column: number, category, date, 'date %d.%m.%Y', percent or boolean; left out, inferred",
+        description="by column: number, category, date, 'date %d.%m.%Y', percent, boolean, text or image; left out, "
+        "inferred",
     )
     units: Mapping[str, Unit] = Field(default={}, description="by column: unit before or after numbers in text")
     missing: Missing = Field(
@@ -151,6 +163,28 @@ class TableColumnsConfig(TableConfig):
         description="where the party's rows are while it trains: memory, or disk (a file in its folder of the run, of "
         "which a batch at a time is in memory: docs/scale.md)",
     )
+    _tower: PretrainedConfig | None = PrivateAttr(default=None)
+
+    @property
+    def tower(self) -> PretrainedConfig | None:
+        """What reads the columns of text or images: the member's `model`."""
+        return self._tower
+
+    def read_by(self, tower: PretrainedConfig) -> Self:
+        """The same columns for a member whose model is this tower."""
+        found = self.model_copy()
+        found._tower = tower
+        return found
+
+    @property
+    def contents(self) -> dict[str, Type]:
+        """Columns of text or images, by name."""
+        return {name: type for name, type in self.types.items() if type in CONTENTS}
+
+    def column_of(self, value: str) -> str:
+        """The table's column that a value of a row was made from, by the value's name."""
+        name = value.rpartition("[")[0]
+        return name if name in self.contents else value
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

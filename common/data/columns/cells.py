@@ -41,6 +41,7 @@ MEND = (
     "mend it, or empty the cell if it stands for a missing value; or declare the column under `types` (words and codes "
     "are a `category`), or leave it out with `drop`"
 )
+_TEXTS = "declare the column `text` under `types`, for a tower that reads texts"
 _UNQUOTED = (
     "the cell has several lines: remove the quotation mark that begins it (does a quotation mark lack its partner?)"
 )
@@ -133,11 +134,11 @@ def decoded(cells: pa.Array) -> pa.Array:
     return pc.cast(cells, plain_type(kind)) if kind != plain_type(kind) else cells
 
 
-def words(cells: pa.Array) -> pa.Array:
+def words(cells: pa.Array, longest: int = LONGEST) -> pa.Array:
     """(n,) strings without surrounding spaces, null where a word is missing or a number NaN. Raises Misfit."""
     if pa.types.is_floating(cells.type):  # arrays and some tables write a missing number as NaN
         cells = pc.if_else(pc.is_nan(cells), pa.scalar(None, cells.type), cells)
-    text = pc.utf8_trim_whitespace(_as_text(cells))
+    text = pc.utf8_trim_whitespace(_as_text(cells, longest))
     return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
 
 
@@ -186,13 +187,13 @@ def shown(cells: pa.Array, row: int) -> str:
     return repr(cell if len(cell) <= _SHOWN else cell[:_SHOWN] + "...")
 
 
-def _as_text(cells: pa.Array) -> pa.Array:
+def _as_text(cells: pa.Array, longest: int = LONGEST) -> pa.Array:
     try:
         text = pc.cast(cells, pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise Misfit(0, f"is of type {cells.type}, which holds no words", "leave it out with `drop`") from None
     for wrong, what, hint in (
-        (pc.greater(pc.binary_length(text), LONGEST), f"a cell of more than {LONGEST} bytes", "leave out texts"),
+        (pc.greater(pc.binary_length(text), longest), f"a cell of more than {longest} bytes", _TEXTS),
         (pc.match_substring(text, "\0"), "a NUL byte in a cell", "write the table again as text, say in UTF-8"),
     ):
         if pc.any(wrong).as_py():

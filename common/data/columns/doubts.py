@@ -21,7 +21,7 @@ def doubts(features: Features) -> tuple[Doubt, ...]:
     found = [
         doubt
         for field, column in zip(features.fields, columns, strict=True)
-        if (doubt := _of(field.name, column)) is not None
+        if not field.of and (doubt := _of(field.name, column)) is not None
     ]
     return (*features.doubts, *found)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Kind = Literal["number", "category"]
@@ -10,10 +10,14 @@ Kind = Literal["number", "category"]
 
 @dataclass(frozen=True)
 class TypedColumn:
-    """A column of a table; `words` are the meaning of the cell codes 0, 1, .., ascending, or None for numbers."""
+    """A column of a table; `words` are the meaning of the cell codes 0, 1, .., ascending, or None for numbers.
+
+    `of` is the column of texts or images that a tower made these numbers of, "" for the table's own.
+    """
 
     name: str
     words: tuple[str, ...] | None = None
+    of: str = field(default="", repr=False)
 
     @property
     def kind(self) -> Kind:
