@@ -38,7 +38,7 @@ from colonnade.common.config.models import (
     user_parts,
 )
 from colonnade.common.config.pretrained import PretrainedConfig
-from colonnade.common.data.pretrained.tower import open_tower
+from colonnade.common.data.pretrained.opening import open_tower
 from colonnade.common.errors import ColonnadeError, ConfigError
 from colonnade.common.models.heads import head_module
 from colonnade.common.models.towers.images import cnn, lenet

@@ -116,8 +116,9 @@ def _check_tower(federation: FederationConfig, owner: str, member: PartyConfig |
     data, model, protocol = member.data, member.model, federation.protocol
     contents = data.contents if isinstance(data, TableColumnsConfig) else {}
     if contents and getattr(data, "store", "memory") == "disk":
+        types = ", ".join(sorted({*contents.values()}))
         raise ConfigError(
-            f"{owner}.data.store = disk: columns of type {', '.join(sorted({*contents.values()}))} are read into memory",
+            f"{owner}.data.store = disk: columns of type {types} are read into memory",
             hint="leave `store` out",
         )
     if not isinstance(model, PretrainedConfig):

@@ -20,7 +20,8 @@ from colonnade.common.config.data.tables import TableColumnsConfig
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import Doubt, TypedColumn
 from colonnade.common.data.keys import KeyColumn
-from colonnade.common.data.pretrained.tower import PretrainedTower, Unreadable, frozen, open_tower
+from colonnade.common.data.pretrained.opening import open_tower
+from colonnade.common.data.pretrained.tower import PretrainedTower, Unreadable, frozen
 from colonnade.common.data.table import Table, Words, read_words, refuse_twice
 from colonnade.common.data.table_cache import DAMAGES, read_copy, write_copy
 from colonnade.common.errors import ConfigError, DataError
@@ -36,7 +37,7 @@ _TOGETHER = 256  # embeddings in a file
 
 
 @dataclass(frozen=True)
-class _Column:
+class _ContentColumn:
     """A column of texts, or of paths of images below `folder`."""
 
     name: str
@@ -89,21 +90,21 @@ def with_contents(
             hint=f"say `columns: [{names[0]}]`; or leave the tower frozen, which takes both",
         )
     gaps = config.missing != "refuse" and not config.tower.tune
-    columns, keys = list[_Column](), others.ids if others is not None else None
+    columns, keys = list[_ContentColumn](), others.ids if others is not None else None
     for name in names:
         key = config.key if others is None and not columns else None
         words, found = read_words(
             table, name, key, gaps=gaps, repeats=config.repeated != "refuse", longest=LONGEST, fill_in=_FILL_IN
         )
         keys = found if key is not None else keys
-        columns.append(_Column(name, words, table, folder if config.contents[name] == "image" else None))
+        columns.append(_ContentColumn(name, words, table, folder if config.contents[name] == "image" else None))
     rows = {len(column.words.codes) for column in columns} | ({len(others.values)} if others is not None else set())
     if len(rows) > 1:
         raise DataError(f"{table} changes while it is read", hint="read a copy of it")
     tower = open_tower(config.tower, base)
     if config.tower.tune:
         return _read_alone(tower, columns[0], keys)
-    kept = Kept(base / FOLDER if config.tower.cache else None, tower)
+    kept = KeptEmbeddings(base / FOLDER if config.tower.cache else None, tower)
     values = [_embedded(tower, kept, column) for column in columns]
     new = [TypedColumn(f"{column.name}[{place}]", of=column.name) for column in columns for place in range(tower.width)]
     made = [field.name for field in new]
@@ -118,7 +119,7 @@ def with_contents(
 _FILL_IN = "fill it in, leave the row out, or with a frozen tower say `missing: mean` of the data"
 
 
-def _read_alone(tower: PretrainedTower, column: _Column, keys: KeyColumn | Sequence[str] | None) -> Features:
+def _read_alone(tower: PretrainedTower, column: _ContentColumn, keys: KeyColumn | Sequence[str] | None) -> Features:
     """Pixels or tokens of every row, for a model that is trained on them."""
     count = len(column.words.words)
     table = torch.full((count, *tower.shape), -1.0) if len(tower.shape) == 1 else torch.empty(
@@ -133,14 +134,14 @@ def _read_alone(tower: PretrainedTower, column: _Column, keys: KeyColumn | Seque
     return Features(table[torch.from_numpy(column.words.codes)], names, 0, keys)
 
 
-def _made(tower: PretrainedTower, column: _Column, code: int, content: bytes) -> Tensor:
+def _made(tower: PretrainedTower, column: _ContentColumn, code: int, content: bytes) -> Tensor:
     try:
         return tower.read(content)
     except Unreadable as wrong:
         raise column.wrong(code, str(wrong)) from None
 
 
-def _embedded(tower: PretrainedTower, kept: Kept, column: _Column) -> Tensor:
+def _embedded(tower: PretrainedTower, kept: KeptEmbeddings, column: _ContentColumn) -> Tensor:
     """Embeddings of a column's cells, float64 (rows, width); NaN where a cell is missing."""
     count, module = len(column.words.words), frozen(tower.module)
     table = torch.full((count + 1, tower.width), torch.nan)  # the last of missing cells, at -1
@@ -163,7 +164,7 @@ def _embedded(tower: PretrainedTower, kept: Kept, column: _Column) -> Tensor:
 
 
 @dataclass
-class Kept:
+class KeptEmbeddings:
     """Embeddings of a tower on the disk, by the SHA-256 of a cell's content.
 
     Only the owner can read them. A file that is torn, altered, or another user's is not read.

@@ -17,7 +17,6 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from colonnade.common.config.data.columns import Shape
-from colonnade.common.config.pretrained import PretrainedConfig, TimmConfig, TransformersConfig
 from colonnade.common.errors import ConfigError
 from colonnade.common.version import VERSION
 
@@ -45,21 +44,6 @@ class PretrainedTower:
 
 class Unreadable(Exception):  # the reader of the table catches it and says where
     """A cell's content is not what the tower reads."""
-
-
-def open_tower(config: PretrainedConfig, base: Path) -> PretrainedTower:
-    """Reads the weights. Raises ConfigError, or EnvironmentFault where the library is missing."""
-    match config:
-        case TimmConfig():
-            from colonnade.common.data.pretrained.timm_tower import open_timm  # noqa: PLC0415  # takes seconds
-
-            return open_timm(config, base)
-        case TransformersConfig():
-            from colonnade.common.data.pretrained.text_tower import open_text  # noqa: PLC0415  # takes seconds
-
-            return open_text(config, base)
-        case _:
-            raise TypeError(f"{type(config).__name__} names no library")
 
 
 def read_weights(path: Path) -> Mapping[str, Tensor]:

@@ -105,11 +105,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
      "every_party.optimiser.name = 'adadelt': expected sgd, adam, adamw, adagrad, rmsprop or adadelta "
      "(did you mean 'adadelta'?)"),
     ({"every_party__model__name": "mpl"},
-     "every_party.model.name = 'mpl': expected mlp, cnn, lenet, resnet18, resnet50, linear, polynomial or "
-     "./FILE.py:NAME (did you mean 'mlp'?)"),
+     "every_party.model.name = 'mpl': expected mlp, cnn, lenet, resnet18, resnet50, linear, "
+     "polynomial, timm, transformers or ./FILE.py:NAME (did you mean 'mlp'?)"),
     ({"every_party__model": "restnet18"},
-     "every_party.model = 'restnet18': expected mlp, cnn, lenet, resnet18, resnet50, linear, polynomial or "
-     "./FILE.py:NAME (did you mean 'resnet18'?)"),
+     "every_party.model = 'restnet18': expected mlp, cnn, lenet, resnet18, resnet50, linear, "
+     "polynomial, timm, transformers or ./FILE.py:NAME (did you mean 'resnet18'?)"),
     ({"every_party__data__split": "colums"},
      "every_party.data.split = 'colums': expected all, columns, windows, image_rows, patches or halves "
      "(did you mean 'columns'?)"),
