@@ -51,7 +51,7 @@ class _Compared:
 
     def blocks(self) -> Iterator[list[bytes]]:
         for start in range(0, len(self.ids), _BLOCK):
-            some = [self.ids[row] for row in range(start, min(start + _BLOCK, len(self.ids)))]
+            some = self.ids[start : start + _BLOCK]
             yield [key.encode(errors="surrogatepass") for key in self.config.normals(some)]
 
     def _bytes(self, key: str) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
@@ -13,19 +12,17 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+_BLOCK = 8192  # keys that are objects at a time
+
+
 class KeyColumn(Sequence[str]):
     """Keys of a table as Arrow text without nulls: a million of them are 15 MB, and as Python objects 60 MB.
 
-    It is equal to any sequence of the same words. Objects are made once, when single keys are asked for.
+    It is equal to any sequence of the same words. Objects are made when keys are asked for, and not kept.
     """
 
     def __init__(self, text: pa.Array) -> None:
         self.text = text
-
-    @cached_property
-    def _words(self) -> list[str]:
-        found: list[str] = self.text.to_pylist()
-        return found
 
     @overload
     def __getitem__(self, row: int, /) -> str: ...
@@ -34,10 +31,14 @@ class KeyColumn(Sequence[str]):
     def __getitem__(self, row: slice, /) -> tuple[str, ...]: ...
 
     def __getitem__(self, row: int | slice, /) -> str | tuple[str, ...]:
-        return tuple(self.text[row].to_pylist()) if isinstance(row, slice) else self._words[row]
+        if isinstance(row, slice):
+            return tuple(self.text[row].to_pylist())
+        found: str = self.text[row].as_py()
+        return found
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._words)
+        for start in range(0, len(self.text), _BLOCK):
+            yield from self.text[start : start + _BLOCK].to_pylist()
 
     def __len__(self) -> int:
         return len(self.text)
@@ -46,7 +47,7 @@ class KeyColumn(Sequence[str]):
         if isinstance(other, KeyColumn):
             return bool(self.text.equals(other.text))
         if isinstance(other, Sequence) and not isinstance(other, str):
-            return len(self) == len(other) and self._words == list(other)
+            return len(self) == len(other) and all(one == same for one, same in zip(self, other, strict=True))
         return NotImplemented
 
     __hash__ = None  # type: ignore[assignment]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import mmap
 import os
@@ -15,7 +16,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.common.alignment.scratch import Records, Scratch
+from colonnade.common.alignment.scratch import Records
 from colonnade.common.alignment.sorting import Sorter, words
 from colonnade.common.crypto.group import ELEMENT
 from colonnade.common.errors import EnvironmentFault
@@ -25,6 +26,8 @@ _CHECKSUM = 32
 _RECORD = _KEY + ELEMENT
 _BLOCK = 8192
 _DRAFT = ".partial"
+_JOURNAL = ".journal"
+_COUNT = 8  # bytes of a chunk's number of records
 _LEFT = 3600.0  # seconds without a change after which a draft is abandoned
 
 
@@ -33,24 +36,53 @@ class RaisedElements:
 
     Inputs (elements, or the member's own keys) are stored as digests under a secret. `save` keeps what was looked up or
     added since opening, and may drop the rest. Memory does not grow with the number of elements: the file is mapped,
-    and new ones go to an unnamed file until `save`.
+    and new ones go to a journal until `save`. A journal that a killed process has left is read in when the file is
+    opened again, so that an alignment that begins anew raises nothing twice. What is kept is a function of input and
+    secret: in whichever session, order or list an input returns, its result is the same.
 
     Args:
-        secret: key of the digests and of the file's checksum; a file under another secret is ignored.
+        secret: key of the digests and of all checksums; files under another secret are ignored.
 
     Attributes:
         raised: number of elements that had to be raised.
+        full: why the disk took no more of them; "" while it does.
     """
 
     def __init__(self, path: Path, secret: bytes) -> None:
         self._path, self._secret = path, secret
+        self._journal = _Journal(path, secret)
+        self.raised, self.full = 0, ""
+        self._open()
+        self._take_in([file for file in map(_left, journals_of(path)) if file is not None])
+
+    def _take_in(self, left: Sequence[BinaryIO]) -> None:
+        """Takes in what killed processes have left, and removes it."""
+        with contextlib.ExitStack() as held, contextlib.suppress(EnvironmentFault):  # told by the next `save`
+            for file in left:
+                held.enter_context(file)
+                for records in self._journal.read(file):
+                    self._keep(records[self._find(records[:, :_KEY]) < 0])
+            if self._journal.records or self.full:
+                self.save(drop=False)
+            for file in left:
+                Path(file.name).unlink(missing_ok=True)
+
+    def _open(self) -> None:
         content = self._read()
         rows = len(content) // _RECORD
         self._known = content[: rows * _KEY].reshape(-1, _KEY)
         self._results = content[rows * _KEY :].reshape(-1, ELEMENT)
         self._used = np.zeros(rows, dtype=bool)
-        self._added = Scratch(_RECORD, path.parent)
-        self.raised = 0
+
+    def _keep(self, records: Records) -> None:
+        """Adds to the journal, as long as the disk takes it: the alignment goes on without."""
+        if self.full or not len(records):
+            return
+        try:
+            self._journal.add(records)
+        except OSError as failed:
+            self.full = failed.strerror or str(failed)
+            self._journal.close()
 
     def get(self, purpose: bytes, inputs: Sequence[bytes], raise_them: Callable[[Sequence[bytes]], bytes]) -> bytes:
         """The results of some inputs, concatenated; `raise_them` raises new ones, `purpose` separates operations."""
@@ -65,7 +97,7 @@ class RaisedElements:
         if len(new):
             raised = raise_them([inputs[place] for place in new.tolist()])
             results[new] = np.frombuffer(raised, np.uint8).reshape(-1, ELEMENT)
-            self._added.write(self.raised, np.hstack([keys[new], results[new]]))
+            self._keep(np.hstack([keys[new], results[new]]))
             self.raised += len(new)
         return results.tobytes()
 
@@ -73,12 +105,18 @@ class RaisedElements:
         """Writes the file; it is on the disk when this returns. `drop=False` keeps elements that were not used."""
         if not drop:
             self._used[:] = True
-        rows = int(self._used.sum()) + self.raised
-        if not rows or (not self.raised and bool(self._used.all())):
+        if self.full:
+            raise self._unwritable(self.full)
+        new = self._journal.records
+        rows = int(self._used.sum()) + new
+        if not rows or (not new and bool(self._used.all())):
+            self._journal.close()
             return
         sorter = Sorter(rows, _KEY, _RECORD, self._path.parent)
+        rows = 0
         for records in self._kept():
             sorter.add(records)
+            rows += len(records)
         draft: Path | None = None
         try:
             self._remove_leftovers()
@@ -90,13 +128,19 @@ class RaisedElements:
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(self._path)
+            self._journal.close()
+            self._open()
         except OSError as failed:
             if draft is not None:
                 with contextlib.suppress(OSError):
                     draft.unlink(missing_ok=True)
-            raise EnvironmentFault(
-                f"{self._path} cannot be written: {failed.strerror}", hint="make room; rows are aligned without it"
-            ) from failed
+            self._journal.close()
+            raise self._unwritable(str(failed.strerror)) from failed
+
+    def _unwritable(self, reason: str) -> EnvironmentFault:
+        return EnvironmentFault(
+            f"{self._path} cannot be written: {reason}", hint="make room; rows are aligned without it"
+        )
 
     def _remove_leftovers(self) -> None:
         """Removes drafts of killed processes: a draft still being written was modified recently."""
@@ -110,8 +154,7 @@ class RaisedElements:
         for at in range(0, len(used), _BLOCK):
             some = used[at : at + _BLOCK]
             yield np.hstack([self._known[some], self._results[some]])
-        for at in range(0, self.raised, _BLOCK):
-            yield self._added.read(at, min(_BLOCK, self.raised - at))
+        yield from self._journal.own()
 
     def _find(self, keys: Records) -> NDArray[np.int64]:
         if not len(self._known):
@@ -144,6 +187,69 @@ class RaisedElements:
             digest.update(piece)
             left -= len(piece) or left
         return digest.digest()
+
+
+def journals_of(path: Path) -> list[Path]:
+    """The journals of a file of raised elements."""
+    return list(path.parent.glob(f"{path.name}.*{_JOURNAL}"))
+
+
+def _left(journal: Path) -> BinaryIO | None:
+    """The journal of a process that has ended, locked; None for that of a living one."""
+    file: BinaryIO | None = None
+    try:
+        file = journal.open("rb")
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        if file is not None:
+            file.close()
+        return None
+    return file
+
+
+class _Journal:
+    """New records of one process in chunks, each with a checksum under the secret: a kill spoils the last at most."""
+
+    def __init__(self, path: Path, secret: bytes) -> None:
+        self._path, self._secret, self.records = path, secret, 0
+        self._file: BinaryIO | None = None
+        self._name = ""
+
+    def add(self, records: Records) -> None:
+        """Raises OSError."""
+        if self._file is None:
+            opened, self._name = mkstemp(_JOURNAL, f"{self._path.name}.", self._path.parent)
+            self._file = os.fdopen(opened, "w+b", buffering=0)
+            fcntl.flock(opened, fcntl.LOCK_EX)  # until this process ends, however it ends
+        for some in np.array_split(records, -(-len(records) // _BLOCK)):
+            chunk = len(some).to_bytes(_COUNT) + some.tobytes()
+            left = memoryview(chunk + self._checksum(chunk))
+            while left:
+                left = left[self._file.write(left) :]
+            self.records += len(some)
+
+    def own(self) -> Iterator[Records]:
+        return iter(()) if self._file is None else self.read(self._file)
+
+    def read(self, file: BinaryIO) -> Iterator[Records]:
+        """The chunks of a journal, up to the first that is torn, altered or under another secret."""
+        file.seek(0)
+        while len(head := file.read(_COUNT)) == _COUNT and 0 < (count := int.from_bytes(head)) <= _BLOCK:
+            chunk = head + file.read(count * _RECORD)
+            if file.read(_CHECKSUM) != self._checksum(chunk):
+                return
+            yield np.frombuffer(chunk, np.uint8)[_COUNT:].reshape(-1, _RECORD)
+
+    def close(self) -> None:
+        """Removes it."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            Path(self._name).unlink(missing_ok=True)
+        self._file, self.records = None, 0
+
+    def _checksum(self, chunk: bytes) -> bytes:
+        return hashlib.blake2b(chunk, key=self._secret, digest_size=_CHECKSUM, person=b"raised journal").digest()
 
 
 def lay_down(file: BinaryIO, sorter: Sorter, rows: int) -> None:

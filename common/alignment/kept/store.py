@@ -6,6 +6,7 @@
         exponent.json              the member's secret exponent for this roster, and when it was drawn
         SLOT.alignment             an alignment of one table of this member under one policy
         raised                     elements raised to the exponent (common/alignment/kept/raised.py)
+        raised.RANDOM.journal      those of an alignment that runs, or whose process was killed
 
 Files are 0600 and written atomically. A file that is torn, altered, too old or of a newer format is ignored: rows are
 then aligned anew.
@@ -30,7 +31,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from colonnade.common.alignment.kept.place import make_private
-from colonnade.common.alignment.kept.raised import RaisedElements
+from colonnade.common.alignment.kept.raised import RaisedElements, journals_of
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.crypto.group import ELEMENT
@@ -115,7 +116,7 @@ class AlignmentStore:
             secret = bytes.fromhex(kept["exponent"])
             if kept["format"] == FORMAT and len(secret) == ELEMENT:
                 return secret
-        (self._home / _RAISED).unlink(missing_ok=True)
+        _remove_raised(self._home / _RAISED)
         drawn = os.urandom(ELEMENT)
         content = {"format": FORMAT, "exponent": drawn.hex(), "made": self._now()}
         write_kept(path, json.dumps(content).encode(), 0o600)
@@ -132,7 +133,7 @@ class AlignmentStore:
             if made is not None and not 0 <= self._now() - made < self._days * _DAY:
                 path.unlink(missing_ok=True)
                 if path.name == _EXPONENT:
-                    path.with_name(_RAISED).unlink(missing_ok=True)
+                    _remove_raised(path.with_name(_RAISED))
 
     def _prepare(self) -> None:
         for folder in (self._folder, self._home):
@@ -154,6 +155,11 @@ class AlignmentStore:
         if len(self._salt()) != _SALT:
             return None
         return self._home / (self._digest(keys, policy).hex()[:32] + _SUFFIX)
+
+
+def _remove_raised(path: Path) -> None:
+    for one in (path, *journals_of(path)):
+        one.unlink(missing_ok=True)
 
 
 def members_in(folder: Path) -> list[Path]:

@@ -49,7 +49,9 @@ class Table(Sequence[str]):
     @overload
     def __getitem__(self, row: slice) -> list[str]: ...
     def __getitem__(self, row: int | slice) -> str | list[str]:
-        if isinstance(row, slice) or row >= self._rows:
+        if isinstance(row, slice):
+            return [self[one] for one in range(*row.indices(self._rows))]
+        if row >= self._rows:
             raise IndexError(row)
         return f"person {(row * 7919 % self._rows + self._member * self._rows // 10) % (self._rows * 11 // 10)}"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -92,3 +94,82 @@ def test_a_disk_that_becomes_full_leaves_no_draft(tmp_path: Path, monkeypatch: p
     with pytest.raises(EnvironmentFault, match="raised cannot be written: No space left on device"):
         known.save()
     assert not list(tmp_path.iterdir())
+
+
+def begun(path: Path, *keys: bytes, secret: bytes = b"secret") -> None:
+    """A process that raises each of these keys in a chunk of its own, and is killed."""
+    if not (child := os.fork()):
+        known = RaisedElements(path, secret)
+        for key in keys:
+            known.get(b"k", [key], lambda _new, key=key: key * 32)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def never(_new: object) -> bytes:
+    raise AssertionError("it is known")
+
+
+def test_what_a_killed_process_had_raised_is_not_raised_again(tmp_path: Path) -> None:
+    path = tmp_path / "raised"
+    filled(path, b"a").save()
+    begun(path, b"b", b"c")
+    (journal,) = [file for file in tmp_path.iterdir() if file != path]
+    assert journal.stat().st_mode & 0o777 == 0o600
+    begun(path, b"d")
+    known = RaisedElements(path, b"secret")
+    assert known.get(b"k", [b"d", b"b", b"c", b"a"], never) == b"d" * 32 + b"b" * 32 + b"c" * 32 + b"a" * 32
+    assert known.raised == 0 and list(tmp_path.iterdir()) == [path]
+    known.save()
+    assert path.stat().st_size == 4 * 64 + 32  # each once
+
+
+@pytest.mark.parametrize("secret", [b"secret", b"another"])
+@pytest.mark.parametrize("spoilt", [0, 3, 12, 60, 103, 104, 107, 150])
+def test_a_spoilt_journal_gives_no_wrong_element(spoilt: int, secret: bytes, tmp_path: Path) -> None:
+    """Every chunk is 8 + 64 + 32 bytes: those before the altered one are used, if they are of this secret."""
+    path = tmp_path / "raised"
+    begun(path, b"a", b"b", secret=secret)
+    (journal,) = tmp_path.iterdir()
+    content = bytearray(journal.read_bytes())
+    content[spoilt] ^= 1
+    journal.write_bytes(content)
+    known = RaisedElements(path, b"secret")
+    got = known.get(b"k", [b"a", b"b"], lambda new: b"".join(key * 32 for key in new))
+    assert got == b"a" * 32 + b"b" * 32
+    assert known.raised == (2 if secret != b"secret" or spoilt < 104 else 1)
+
+
+def test_a_journal_that_ends_early_is_used_up_to_there(tmp_path: Path) -> None:
+    path = tmp_path / "raised"
+    begun(path, b"a", b"b")
+    (journal,) = tmp_path.iterdir()
+    for size in (207, 110, 103, 5, 0):
+        os.truncate(journal, size)
+        copied = tmp_path / f"of{size}"
+        copied.mkdir()
+        shutil.copy(journal, copied / journal.name)
+        known = RaisedElements(copied / "raised", b"secret")
+        known.get(b"k", [b"a", b"b"], lambda new: b"".join(key * 32 for key in new))
+        assert known.raised == (1 if size > 103 else 2)
+
+
+def test_the_journal_of_a_process_that_lives_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "raised"
+    living = filled(path, b"a")
+    other = filled(path, b"b")
+    other.save()
+    living.save()
+    assert RaisedElements(path, b"secret").get(b"k", [b"a"], never) == b"a" * 32
+
+
+def test_a_disk_that_takes_no_journal_stops_no_alignment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    known = filled(tmp_path / "raised", b"a")
+    monkeypatch.setattr(raised, "mkstemp", full)
+    known = RaisedElements(tmp_path / "raised", b"secret")
+    assert known.get(b"k", [b"c"], lambda _new: b"c" * 32) == b"c" * 32
+    with pytest.raises(EnvironmentFault, match="raised cannot be written: No space left on device"):
+        known.save()

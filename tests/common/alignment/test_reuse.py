@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import stat
 from collections.abc import Callable
 from dataclasses import replace
@@ -540,6 +541,33 @@ class TestTheExponent:
         assert isinstance(there.run(die).rows["party2"], ConnectionError)
         there.persons(there.run())
         assert sum(count) == 2  # both parties' own work on the new key, once in the two runs together
+
+    @pytest.mark.parametrize("after", [2, 9, 14])
+    @pytest.mark.parametrize("more", [[], ["eve"]])
+    def test_members_that_are_killed_go_on_where_they_stopped(
+        self, tmp_path: Path, count: list[int], after: int, more: list[str]
+    ) -> None:
+        """All are one process here. The next attempt may be with another table, whose rows it finds all the same."""
+        there, sent = members(tmp_path), []
+
+        def die(sender: str, _to: str, item: Any) -> Any:
+            if type(item).__name__ == "Points":
+                sent.append(sender)
+            if len(sent) == after:
+                (tmp_path / "count").write_text(str(sum(count)))
+                os.kill(os.getpid(), signal.SIGKILL)
+            return item
+
+        if not (child := os.fork()):
+            there.run(die)
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == signal.SIGKILL
+        before = int((tmp_path / "count").read_text())
+        there.tables["party1"] += more
+        assert set(there.persons(there.run())) == COMMON | set(more)
+        both, whole = sum(count) + before, 2 * sum(map(len, TABLES.values())) + 2 * len(TABLES[SERVER])
+        assert before > 0 and both == whole + 2 * len(more)
+        assert not list(tmp_path.rglob("*.journal"))
 
     def test_a_prediction_raises_the_requested_ids_alone(self, tmp_path: Path, count: list[int]) -> None:
         there = members(tmp_path)
