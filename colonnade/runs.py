@@ -136,11 +136,12 @@ class Run:
         Raises:
             InputError: the run has not ended, or its protocol cannot be explained.
         """
-        from colonnade.reports.explanation.explanation import Explanation  # noqa: PLC0415
-        from colonnade.reports.explanation.write import write_explanation  # noqa: PLC0415
+        from colonnade.reports.explanation import explanation, write  # noqa: PLC0415
 
         with torch_defaults(), private_files():
-            return Explanation(write_explanation(self.folder, None if out is None else Path(out), sigma))
+            return explanation.Explanation(
+                write.write_explanation(self.folder, None if out is None else Path(out), sigma)
+            )
 
     def predict(
         self,

@@ -30,13 +30,13 @@ class InMemoryTable:
 
     def write(self, path: Path) -> None:
         """Writes an Arrow file. Raises DataError for a column with values of several types, EnvironmentFault."""
-        from colonnade.common.data.formats.arrow_table import write_arrow  # noqa: PLC0415  # pyarrow
+        from colonnade.common.data.formats import arrow_table  # noqa: PLC0415  # pyarrow
 
         found = self.read()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with os.fdopen(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), "wb") as opened:
-                write_arrow(found, opened)
+                arrow_table.write_arrow(found, opened)
         except OSError as failed:
             raise EnvironmentFault(
                 f"{path} cannot be written: {failed.strerror or failed}", hint="make room on the disk"
