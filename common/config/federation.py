@@ -48,7 +48,7 @@ STEPS = ("protocol.tau", "protocol.local_steps")
 _NEWER: Mapping[str, Any] = {
     "privacy.accounting": "renyi", "loss": "", "stop.metric": None, "protocol.damping": "none",
     "back_off": 0, "privacy.predictions": 0, "protocol.combine": "sum", "protocol.own": "exact",
-    "privacy.once": None, "align_checks": "none", "blinding.recovery": "none", "public_start": False,
+    "privacy.once": None, "align_checks": "none", "blinding.recovery": "none", "public_start": False, "keys.parts": 1,
 }  # fmt: skip
 # Every party of a simulation asks for the hashes of one section, all and lasting ones. By identity: a copy with other
 # values is another section.
