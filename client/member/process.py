@@ -194,7 +194,7 @@ class PartyMember:
             self.name,
             self.federation.id,
             VERSION,
-            config={**self.federation.hashes(), **agreed_parts(self.federation), **task.purpose},
+            config={**self.federation.stated(), **agreed_parts(self.federation), **task.purpose},
             rows=len(features.values),
             official_test=features.official_test,
         )

@@ -263,7 +263,7 @@ class Simulation:
     async def _converse(self) -> None:
         """Runs the server concurrently with the parties: an error of a party ends it."""
         federation, sides, tasks = self.config.federation, dict[str, asyncio.Task[None]](), list[asyncio.Task[None]]()
-        told, contract = {**federation.hashes(), **agreed_parts(federation)}, CONTRACTS[federation.protocol.name]
+        told, contract = {**federation.stated(), **agreed_parts(federation)}, CONTRACTS[federation.protocol.name]
         kinds, limits = all_kinds(federation, contract), all_limits(federation, contract)
         largest = max((largest_bytes(kind, limits) for kind in kinds.values()), default=0)
         try:

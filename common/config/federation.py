@@ -52,6 +52,11 @@ _NEWER: Mapping[str, Any] = {
 }  # fmt: skip
 # Every party of a simulation asks for the hashes of one section, all and lasting ones. By identity: a copy with other
 # values is another section.
+_PIN = "parties."
+PINS = "parties.*"
+"""Key of a Hello for the certificates of all parties."""
+
+_WHOLE, _DIGITS = 64, 2  # of the hash of all certificates, and of each
 _hashed: dict[int, tuple[ReferenceType[FederationConfig], dict[str, str], dict[str, str]]] = {}
 
 
@@ -218,6 +223,28 @@ class FederationConfig(Section):
     def hashes(self) -> dict[str, str]:
         """SHA-256 of every value by its dotted key, in hex, so that two ends can name the keys that differ."""
         return dict(self._both_hashes()[0])
+
+    def stated(self) -> dict[str, str]:
+        """`hashes` as a Hello states them: of all certificates one, and behind it two digits of each party's, which say
+        with few bytes which of them differ.
+        """
+        hashes = self._both_hashes()[0]
+        pins = [found for key, found in hashes.items() if key.startswith(_PIN)]
+        whole = hashlib.sha256("".join(pins).encode()).hexdigest()
+        others = {key: found for key, found in hashes.items() if not key.startswith(_PIN)}
+        return {**others, PINS: whole + "".join(pin[:_DIGITS] for pin in pins)}
+
+    def other_pins(self, theirs: str) -> list[str]:
+        """Keys of the certificates that differ from those that another member states under `PINS`, as far as its digits
+        say so; `PINS` if they do not.
+        """
+        ours = self.stated()[PINS]
+        digits = [each[_WHOLE:] for each in (ours, theirs)]
+        if len(digits[0]) != len(digits[1]):
+            return [PINS]
+        places = range(0, len(digits[0]), _DIGITS)
+        differ = [digits[0][at : at + _DIGITS] != digits[1][at : at + _DIGITS] for at in places]
+        return [f"{_PIN}{name}" for name, other in zip(self.parties, differ, strict=True) if other] or [PINS]
 
     def _both_hashes(self) -> tuple[dict[str, str], dict[str, str]]:
         number = id(self)

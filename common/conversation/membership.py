@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from colonnade.common.conversation.control import Item
 
 # Version of the files in proto/: incremented whenever a message changes in a way that older code misreads.
-WIRE_VERSION = 9
+WIRE_VERSION = 10
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
-from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.federation import PINS, FederationConfig
 from colonnade.common.contracts.agreed_parts import agreed_parts, is_part, other_version
 from colonnade.common.conversation.membership import WIRE_VERSION, Hello
 from colonnade.common.crypto.pki.certificates import name_of
@@ -48,7 +48,7 @@ class Admission:
     ) -> None:
         self._federation, self._data_shape, self._run = federation, data_shape, run
         self._revoked, self._secure = revoked, secure
-        self._hashes = {**federation.hashes(), **agreed_parts(federation), **purpose}
+        self._hashes = {**federation.stated(), **agreed_parts(federation), **purpose}
 
     def screen(self, pem: bytes | None) -> None:
         """Checks a connection's certificate before anything is read from it (PEM; None without TLS).
@@ -103,6 +103,9 @@ class Admission:
                 f"{party!r} has come {theirs}, and the server {ours}",
                 hint="`colonnade client` goes with `server`, and `colonnade answer` with `predict` and `serve`",
             )
+        if PINS in differing:
+            named = [] if "parties" in differing else self._federation.other_pins(hello.config.get(PINS, ""))
+            differing = sorted({*differing, *named} - ({PINS} - {*named}))
         if keys := [key for key in differing if not is_part(key)]:
             raise RefusedError(
                 f"{party!r} has another federation section; it differs in {_some(keys)}",

@@ -33,7 +33,7 @@ def install(packages: Packages, version: str) -> Path:
 
 
 def hello(agreed: FederationConfig, **parts: str) -> Hello:
-    config = {**agreed.hashes(), **(parts or agreed_parts(agreed))}
+    config = {**agreed.stated(), **(parts or agreed_parts(agreed))}
     return Hello("ada", "test", VERSION, config=config, rows=100, official_test=20)
 
 
@@ -63,7 +63,7 @@ async def test_the_loss_is_compared_too(packages: Packages) -> None:
     there = stage(agreed)
     other = await refused(there, hello(agreed, **{"plugin.losses.mine": "colonnade-mine 2.9"}))
     assert other.reason == "'ada' has colonnade-mine 2.9 for the loss 'mine', the server colonnade-mine 3.0"
-    none = Hello("ada", "test", VERSION, config=agreed.hashes(), rows=100, official_test=20)
+    none = Hello("ada", "test", VERSION, config=agreed.stated(), rows=100, official_test=20)
     assert (await refused(there, none)).reason.startswith("'ada' has nothing for the loss 'mine', the server")
     assert (await there.come(hello(agreed))).last == Welcome()
 
@@ -71,7 +71,7 @@ async def test_the_loss_is_compared_too(packages: Packages) -> None:
 async def test_another_section_is_named_first_and_text_of_strangers_is_cut(packages: Packages) -> None:
     there = stage(federation())
     parts = {"plugin.protocols.signs": "x" * 5000}
-    other = Hello("ada", "test", VERSION, config={**federation(seed=3).hashes(), **parts}, rows=100,
+    other = Hello("ada", "test", VERSION, config={**federation(seed=3).stated(), **parts}, rows=100,
                   official_test=20)  # fmt: skip
     assert (await refused(there, other)).reason == "'ada' has another federation section; it differs in seed"
     said = await refused(there, hello(federation(), **parts))

@@ -30,7 +30,7 @@ def federation(pins: dict[str, str] | None = None, **values: Any) -> FederationC
 
 
 def hello(party: str = "ada", of: FederationConfig | None = None) -> Hello:
-    return Hello(party, "test", VERSION, config=(of or federation()).hashes(), rows=100, official_test=20)
+    return Hello(party, "test", VERSION, config=(of or federation()).stated(), rows=100, official_test=20)
 
 
 class FakeConnection:

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 import torch
 
+from colonnade.common.config.federation import PINS
 from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.control import Open
 from colonnade.common.conversation.membership import WIRE_VERSION, Begin, Failure, Farewell, Parcel, Refusal, Welcome
 from colonnade.common.errors import ContractError, PartyAway, PartyFailed, PartyLost, RefusedError
 from colonnade.common.protocols.split import Embedding
 from colonnade.common.version import VERSION, read_version
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.frame import FRAME_ALLOWANCE, pack
 from colonnade.server.member.summary import other_versions
 from tests.server.stage import RUN, close, federation, hello, in_session, refused, stage
 from tests.support.patience import PATIENCE
@@ -137,6 +140,42 @@ async def test_a_different_configuration_is_reported_by_its_keys() -> None:
 async def test_another_order_of_the_roster_is_another_configuration() -> None:
     answer = await refused(stage(), hello(of=federation(parties=["bob", "ada"])))
     assert answer.reason.endswith("it differs in parties")
+
+
+PIN, OTHER = f"sha256:{'ab' * 32}", f"sha256:{'cd' * 32}"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "said"),
+    [
+        ({"ada": "", "bob": OTHER}, "it differs in parties.bob"),
+        ({"ada": PIN, "bob": OTHER}, "it differs in parties.ada, parties.bob"),
+        ({"bob": PIN, "ada": ""}, "it differs in parties"),
+        ({"ada": "", "bob": PIN, "cyd": ""}, "it differs in parties"),
+    ],
+)
+async def test_a_certificate_that_differs_is_named_without_a_hash_of_each(theirs: dict[str, str], said: str) -> None:
+    answer = await refused(stage(federation({"ada": "", "bob": PIN})), hello(of=federation(theirs)))
+    assert answer.reason.endswith(said)
+
+
+async def test_certificates_that_differ_behind_equal_digits_are_refused_too() -> None:
+    """The digits only name: what is compared is the hash of all."""
+    ours, digits = federation().stated(), 64
+    stated = {**ours, PINS: "0" * digits + ours[PINS][digits:]}
+    answer = await refused(stage(), replace(hello(), config=stated))
+    assert answer.reason.endswith("it differs in parties.*")
+
+
+def test_a_greeting_of_four_thousand_parties_is_far_below_the_bound() -> None:
+    """Two bytes a party, and a constant for the section's other values."""
+    sizes = {}
+    for count in (10, 1000, 4000):
+        names = {f"company{number}": PIN for number in range(count)}
+        sizes[count] = len(pack(hello(of=federation(names)), 0, Codec({})))
+    assert sizes[4000] - sizes[1000] == 2 * 3000
+    assert sizes[1000] - sizes[10] <= 2 * 990 + 4
+    assert sizes[4000] < FRAME_ALLOWANCE / 3
 
 
 async def test_a_party_that_joins_again_takes_the_place_of_its_dead_connection() -> None:

@@ -88,7 +88,7 @@ class Place:
         **wrong: Any,
     ) -> Membership:
         agreed = self.certificates.agreed
-        said = {"config": agreed.hashes(), "rows": 100, **wrong}
+        said = {"config": agreed.stated(), "rows": 100, **wrong}
         membership = Membership(CODEC, LARGEST, Telemetry(None))
         self.memberships.append(membership)
         pin = agreed.server if pin is None else pin
@@ -184,7 +184,7 @@ async def test_a_party_under_a_false_name_is_refused_and_logged(certificates: Ce
             await there.join("ada", ada, rows=99)
         assert unequal.value.hint.startswith("all members need the same rows in the same order; or keys")
         with pytest.raises(RefusedError, match=r"it differs in batch$"):
-            await there.join("ada", ada, config={**certificates.agreed.hashes(), "batch": "other"})
+            await there.join("ada", ada, config={**certificates.agreed.stated(), "batch": "other"})
         there.revoked.revoke(ada.chain_pem, "stolen")
         with pytest.raises(RefusedError, match=r"of 'ada' is revoked: stolen"):
             await there.join("ada", ada)
