@@ -29,7 +29,7 @@ _STARTED_BY_COMMANDS = (["-P", "-m", "colonnade.cli.fork_server"], ["-P", "-m", 
 _CHILDLESS = ("server", "client", "health")  # commands that never start one of these
 # Imported in addition to the imports of the fork server, since most runs do.
 _MORE = ("sklearn.datasets", "sklearn.metrics", "prometheus_client", "uvloop")
-_NEVER = ("grpc", "mlflow", "pyarrow", "tensorboard")  # their threads would be lost
+_NEVER = ("grpc", "mlflow", "pyarrow", "tensorboard", "timm", "transformers")  # their threads would be lost
 _PR_SET_PDEATHSIG = 1
 _LARGEST = 1 << 18  # bytes of a request
 

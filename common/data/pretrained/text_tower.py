@@ -5,24 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import tokenizers
 import torch
+import transformers
 from safetensors import SafetensorError
 from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
+from transformers.utils import logging
 
 from colonnade.common.config.pretrained import TransformersConfig
 from colonnade.common.data.pretrained.tower import WEIGHTS, PretrainedTower, Unreadable, digest_of
-from colonnade.common.errors import ConfigError, EnvironmentFault
-
-try:
-    import tokenizers
-    import transformers
-    from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
-    from transformers.utils import logging
-except ImportError as missing:
-    raise EnvironmentFault(
-        f"model.name = transformers: {missing.name or 'transformers'} is not installed",
-        hint="pip install 'colonnade[transformers]'",
-    ) from None
+from colonnade.common.errors import ConfigError
 
 _CONFIG, _TOKENS = "config.json", "tokenizer.json"
 _UNUSED = "pooler."  # for the first token alone, and often not among the weights

@@ -9,6 +9,8 @@ import zlib
 from pathlib import Path
 
 import PIL
+import timm
+import timm.data
 import torch
 from PIL import Image
 from torch import Tensor, nn
@@ -21,20 +23,7 @@ from colonnade.common.data.pretrained.tower import (
     fill,
     read_weights,
 )
-from colonnade.common.errors import ConfigError, EnvironmentFault, nearest
-
-try:
-    import timm
-    import timm.data
-except ImportError as missing:
-    raise EnvironmentFault(
-        f"model.name = timm: {missing.name or 'timm'} is not installed", hint="pip install 'colonnade[timm]'"
-    ) from None
-except RuntimeError as unfit:
-    raise EnvironmentFault(
-        f"model.name = timm: torchvision does not fit torch {torch.__version__}: {unfit}",
-        hint="install both from one index: pip install --force-reinstall torch torchvision",
-    ) from None
+from colonnade.common.errors import ConfigError, nearest
 
 _FORMS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 """Of images that are read. Others call programs, or have been a way into the process."""
