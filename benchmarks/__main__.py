@@ -87,6 +87,8 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "checkpoints": Benchmark(epoch.checkpoints, 1.5, ("mnist",)),
     "psi": Benchmark(psi.main, 3),
     "psi-checks": Benchmark(psi.checks, 3),
+    "psi-small": Benchmark(psi.small, 2),
+    "psi-curve": Benchmark(psi.curve, 15),
     "coded": Benchmark(fedvs.coded, 1, ("fashion-mnist",)),
     "czofo": Benchmark(czofo.main, 1, ("mnist",)),
     "afe": Benchmark(afe.main, 1),

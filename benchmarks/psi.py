@@ -4,7 +4,7 @@ The floor of all lists is a hash to the curve of every key and K^2 + K + 2 expon
 for every list and two by the server for its own, measured in the same run and on the same thread. It is compared with
 the processor time of all members on the virtual clock: hashing, raising, shuffling, checking, comparing, and undoing
 the shuffles. Then 100,000 keys among a server and three parties over mutual TLS, as `up` starts them, from the first
-count to the last file.
+count to the last file, against the same operations in as many processes as there are processors, before and after.
 """
 
 from __future__ import annotations
@@ -12,26 +12,39 @@ from __future__ import annotations
 import asyncio
 import csv
 import gc
+import hashlib
 import os
 import random
+import subprocess
+import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+import psutil
 import yaml
 
 from benchmarks.report import Figure, in_turn, median
-from benchmarks.runs import run
+from benchmarks.runs import ROOT, run
 from colonnade.client.alignment.matching import Matching
+from colonnade.common.alignment.exponent import MakeExponent
+from colonnade.common.alignment.kept.keeping import Keeping
+from colonnade.common.alignment.kept.store import AlignmentStore
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import alignment_kinds, alignment_limits
 from colonnade.common.config.federation import AlignChecks, FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.crypto import raising
 from colonnade.common.crypto.group import Secret, hash_to_curve
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.identity import Identity, load_identity
@@ -43,8 +56,9 @@ PARTIES = 3
 RAISED = PARTIES**2 + PARTIES + 2
 KEYS, ALL_KEYS = 5000, 100_000
 SHARE = 0.9
-RATIO, SECONDS = 1.5, 60.0
+RATIO = 1.25
 _NONE: Mapping[str, Identity] = MappingProxyType({})
+_FRESH: Mapping[str, MakeExponent] = MappingProxyType({})
 
 
 def main() -> list[Figure]:
@@ -66,14 +80,31 @@ def per_key(keys: int) -> Figure:
 
 def among_processes(keys: int) -> Figure:
     """Seconds that an alignment takes among processes on this machine, as the server measures them."""
+    floor = [_bare_on_all(keys)]
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
         _write_tables(base, keys)
         (base / "federation.yaml").write_text(yaml.safe_dump(_tree(PARTIES)), encoding="utf-8")
         events = run(str(base / "federation.yaml")).events
     aligned = next(event for event in events if event["kind"] == "aligned")
+    floor.append(_bare_on_all(keys))
     what = f"{keys} keys among {PARTIES} parties and the server, processes on {os.cpu_count()} cores"
-    return Figure(what, aligned["seconds"], SECONDS, "s")
+    return Figure(what, aligned["seconds"], RATIO, "s", sum(floor) / 2, "the bare operations on as many")
+
+
+def _bare_on_all(keys: int) -> float:
+    """Seconds of the bare operations of all lists, shared by one process a processor."""
+    count = os.cpu_count() or 1
+    code = f"from benchmarks.psi import bare_share; bare_share({keys // count})"
+    shares = [subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE) for _ in range(count)]
+    return max(float(share.communicate()[0]) for share in shares)
+
+
+def bare_share(keys: int) -> None:
+    """Prints the seconds of the bare operations on this many keys of each list."""
+    people, began = [b"person %d" % n for n in range(keys)], time.perf_counter()
+    _bare(people)
+    print(time.perf_counter() - began)
 
 
 def _bare(people: list[bytes]) -> None:
@@ -140,16 +171,146 @@ def _against_none(
     return Figure(what, ours, bound, "us a key", floor, "without checks")
 
 
+SMALL, LARGE = 10_000, 100_000
+
+
+def small() -> list[Figure]:
+    """A new small list against a large one that was aligned before, and whose elements are kept.
+
+    The floor is what the small list costs: a hash and three exponentiations of each key. The large list is shuffled,
+    looked up, sent and compared again.
+    """
+    agreed = parse(_tree(1)).federation
+    large = RowKeys(tuple(b"person %d" % n for n in range(LARGE)))
+    lists = [RowKeys(tuple(b"person %d" % n for n in range(at, at + SMALL))) for at in (0, LARGE - SMALL // 2)]
+    with tempfile.TemporaryDirectory() as folder:
+        store = partial(AlignmentStore, roster=bytes(32), days=30)
+        first, again = (
+            _processor(lambda: _align_kept(agreed, {SERVER: own, "party1": large}, store, Path(folder)))  # noqa: B023
+            for own in lists
+        )
+
+    def bare() -> None:
+        elements = hash_to_curve([*lists[1].values], b"benchmark")
+        for _ in range(3):
+            elements = Secret(os.urandom(32)).raise_all(elements)
+
+    what = f"{SMALL} new keys against {LARGE} that were aligned before, two members"
+    return [
+        Figure(what, again, None, "s", _processor(bare), "a hash and 3 exponentiations of the new keys"),
+        Figure(f"{what}: each of the {LARGE}", 1e6 * (again - _processor(bare)) / LARGE, None, "us"),
+        Figure(f"the first alignment of {SMALL} with {LARGE}, two members", first, None, "s"),
+    ]
+
+
+def _align_kept(
+    agreed: FederationConfig, keys: Mapping[str, RowKeys], store: Callable[..., AlignmentStore], folder: Path
+) -> None:
+    keeping = {name: Keeping(store(folder / name / "kept"), roster=agreed.names) for name in keys}
+    inprocess.run_virtual(_align(agreed, keys, exponents={name: own.exponent for name, own in keeping.items()}))
+    for own in keeping.values():
+        own.close(complete=True)
+
+
+MANY = (100_000, 1_000_000, 10_000_000)
+
+
+def curve() -> list[Figure]:
+    """Everything but hashes and exponentiations, which are stubbed: processor time and memory by the length of lists.
+
+    Two members in one process of its own; tables take no memory.
+    """
+    figures = []
+    for keys in MANY:
+        code = f"from benchmarks.psi import stubbed; stubbed({keys})"
+        said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+        seconds, peak = map(float, said.split())
+        what = f"alignment of {keys} keys, one party and the server, hashes and exponentiations stubbed"
+        figures += [
+            Figure(what, 1e6 * seconds / keys / 2, None, "us a key"),
+            Figure(f"{what}: anonymous memory, both members", peak / 2**20, 64, "MiB"),
+        ]
+    return figures
+
+
+def stubbed(keys: int) -> None:
+    """Prints seconds of processor time, and by how many bytes the alignment raises this process's memory at most."""
+    Secret.raise_all, Secret.inverse = _masked, lambda own: own  # type: ignore[method-assign]
+    raising.hash_to_curve = lambda some, tag: b"".join(hashlib.sha256(tag + key).digest() for key in some)
+    agreed = parse(_tree(1)).federation
+    lists = {name: RowKeys(_People(keys, at)) for at, name in enumerate((SERVER, "party1"))}
+    with _peak() as peak:
+        began = time.process_time()
+        inprocess.run_virtual(_align(agreed, lists))
+        print(time.process_time() - began, peak[0])
+
+
+def _masked(own: Secret, elements: bytes) -> bytes:
+    """Commutes as exponentiations do, and is its own inverse."""
+    found: bytes = (np.frombuffer(elements, np.uint64).reshape(-1, 4) ^ np.frombuffer(own.scalar, np.uint64)).tobytes()
+    return found
+
+
+@dataclass(frozen=True)
+class _People:
+    """Keys by row, of which two members share nine tenths, that take no memory."""
+
+    rows: int
+    member: int
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __getitem__(self, row: int, /) -> bytes:
+        return b"person %d" % (row + self.member * self.rows // 10)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return map(self.__getitem__, range(self.rows))
+
+
+@contextmanager
+def _peak() -> Iterator[Sequence[int]]:
+    """The most by which anonymous memory grows meanwhile, in bytes."""
+    found, over, process = [0], threading.Event(), psutil.Process()
+
+    def used() -> int:
+        memory = process.memory_info()
+        return int(memory.rss - memory.shared)
+
+    before = used()
+
+    def watch() -> None:
+        while not over.wait(0.02):
+            found[0] = max(found[0], used() - before)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        watcher.join()
+
+
 async def _align(
-    agreed: FederationConfig, keys: RowKeys, checks: AlignChecks = "none", identities: Mapping[str, Identity] = _NONE
+    agreed: FederationConfig,
+    keys: RowKeys | Mapping[str, RowKeys],
+    checks: AlignChecks = "none",
+    identities: Mapping[str, Identity] = _NONE,
+    exponents: Mapping[str, MakeExponent] = _FRESH,
 ) -> None:
     names, session = list(agreed.names), Session()
+    own = keys if isinstance(keys, Mapping) else dict.fromkeys((SERVER, *names), keys)
     cohort, links = inprocess.connect(names, alignment_kinds(agreed), alignment_limits(len(names) + 1))
     parties = [
-        Matching(name, agreed, PolicyConfig(), keys, session, links[name], checks=checks, identity=identities.get(name))
+        Matching(
+            name, agreed, PolicyConfig(), own[name], session, links[name], checks=checks,
+            identity=identities.get(name), exponent=exponents.get(name),
+        )
         for name in names
-    ]
-    await asyncio.gather(Aligning(agreed, keys, session, cohort, checks=checks)(), *(party() for party in parties))
+    ]  # fmt: skip
+    server = Aligning(agreed, own[SERVER], session, cohort, checks=checks, exponent=exponents.get(SERVER))
+    await asyncio.gather(server(), *(party() for party in parties))
 
 
 def _certified(folder: Path) -> tuple[FederationConfig, dict[str, Identity]]:
