@@ -11,6 +11,7 @@ import pytest
 
 from tests.looks.examples import Example, make_pages
 from tests.looks.outline import OUTLINE, SHOWN, outline
+from tests.looks.site import build_site
 from tests.support.browser import Browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -41,6 +42,31 @@ def test_nothing_is_cut_and_everything_is_named(browser: Browser, pages: list[Ex
         assert example.page.stat().st_size < 300_000, example.name
     assert not faults, "\n".join(faults)
     assert browser.console == []
+
+
+OF_MARKDOWN = ("a table has no caption", "a th has no scope")
+"""What Markdown has no words for."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return build_site(tmp_path_factory.mktemp("site"))
+
+
+def test_the_site_is_as_good(browser: Browser, site: list[Path]) -> None:
+    """What surrounds an article, which comes with the theme, is looked at for contrast alone; wide tables scroll."""
+    faults = []
+    for page in site:
+        for width in (390, 768, 1280):
+            browser.open(page, width)
+            found = [fault for fault in browser.value(AUDIT) if not fault.startswith(OF_MARKDOWN)]
+            faults += [f"{page.stem}, {width}: {fault}" for fault in found]
+        for scheme in ("default", "slate"):
+            browser.value(f"document.body.setAttribute('data-md-color-scheme', '{scheme}')")
+            browser.value("new Promise((done) => { setTimeout(done, 400) })")  # colours fade
+            ratio, words = browser.value(CONTRAST)
+            faults += [f"{page.stem}, {scheme}: contrast {ratio:.2f} of {words.strip()}"] if ratio < 4.5 else []
+    assert not faults, "\n".join(faults)
 
 
 FIRST_SCREEN = """(() => [...document.querySelectorAll("main p, main h2, main h3, main th, main td, main li, text")]

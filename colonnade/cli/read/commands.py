@@ -32,11 +32,15 @@ def card(
     out: Annotated[
         Path | None, typer.Option("--out", help="the card's Markdown file; default: RUN/card.md", show_default=False)
     ] = None,
+    groups: Annotated[
+        str,
+        typer.Option(metavar="FILE:COLUMN", help="CSV with ids and groups of people to compare"),
+    ] = "",
 ) -> None:
     from colonnade.reports.card.write import write_card  # noqa: PLC0415  # torch
 
     with activity("writing the card"):
-        made = write_card(run, out)
+        made = write_card(run, out, groups)
     console.point("card", f"{made.markdown}, {made.page}")
     if made.empty:
         console.say(f"{len(made.empty)} places are empty, of {made.answers}: {', '.join(made.empty)}", "dim")

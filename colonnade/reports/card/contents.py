@@ -43,6 +43,8 @@ from colonnade.reports.records.kinds import describe_kind
 from colonnade.reports.records.ledgers import is_file_name
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.run_page.parties import FOREST_COLUMNS, forest_columns, tree_bytes
+from colonnade.reports.scorecard.findings import ScoreFindings, suppressed_words
+from colonnade.reports.scorecard.page import GROUPS, group_rows
 from colonnade.reports.words import amount, counted
 
 _MORE = {
@@ -93,8 +95,12 @@ class CardSection:
     lines: Sequence[str] = ()
 
 
-def sections(run: RecordedRun, answers: Answers) -> Iterator[CardSection]:
-    """Headings of Mitchell et al., "Model Cards for Model Reporting" (2019), a map to the EU AI Act, and provenance."""
+def sections(run: RecordedRun, answers: Answers, groups: ScoreFindings | None = None) -> Iterator[CardSection]:
+    """Headings of Mitchell et al., "Model Cards for Model Reporting" (2019), a map to the EU AI Act, and provenance.
+
+    Args:
+        groups: scores with the groups of their people; None if nobody named them.
+    """
     config = _config(run)
 
     def asked(section: str) -> list[tuple[str, object]]:
@@ -103,9 +109,7 @@ def sections(run: RecordedRun, answers: Answers) -> Iterator[CardSection]:
 
     yield CardSection("Model details", [*_trained(run, config), *asked("model_details")])
     yield CardSection("Intended use", asked("intended_use"))
-    yield CardSection("Factors", asked("factors"), lines=[
-        "For two classes, colonnade scorecard RUN --groups FILE:COLUMN compares groups of people at the cut-off."
-    ])  # fmt: skip
+    yield _factors(asked("factors"), groups)
     yield CardSection("Metrics", [*_decided(run), *asked("metrics")])
     yield CardSection("Evaluation data", list(_evaluated(run, config)))
     yield CardSection("Training data", [*_prevalence(run), *_dates(run, config), *asked("data")],
@@ -225,6 +229,17 @@ def _evaluated(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, o
 def _class(config: Config | None, number: int) -> str:
     names = None if config is None else config.federation.classes
     return f"class {number}" if names is None or isinstance(names, int) else str(names[number])
+
+
+def _factors(asked: Sequence[tuple[str, object]], found: ScoreFindings | None) -> CardSection:
+    """Groups of people at the cut-off, as far as they are known."""
+    if found is None or found.groups is None:
+        how = "Of two classes, colonnade card RUN --groups FILE:COLUMN compares groups of people at the cut-off."
+        return CardSection("Factors", asked, lines=[how])
+    rows = group_rows(found.groups)
+    caption = f"Groups of the {found.part} rows at the cut-off {found.scale.say(found.cut_off[0])}"
+    said = [*suppressed_words(found.groups), *found.notes]
+    return CardSection("Factors", asked, [CardTable(GROUPS, rows, caption)] if rows else (), said)
 
 
 def _prevalence(run: RecordedRun) -> Iterator[tuple[str, object]]:

@@ -15,6 +15,7 @@ from colonnade.reports.console.outputs import make_folder, refuse_unwritable, wr
 from colonnade.reports.html.page import render
 from colonnade.reports.records.run import RecordedRun, read_run
 from colonnade.reports.run_page.about import headline
+from colonnade.reports.scorecard.findings import ScoreFindings, find
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _EMPTY = "**to be filled in**"
@@ -30,11 +31,12 @@ class WrittenCard:
     empty: tuple[str, ...]
 
 
-def write_card(folder: Path, out: Path | None = None) -> WrittenCard:
+def write_card(folder: Path, out: Path | None = None, groups: str = "") -> WrittenCard:
     """Writes the card of a run that has ended, by default as card.md and card.html in its folder.
 
     Args:
         out: the Markdown file; the page lies beside it.
+        groups: FILE:COLUMN, ids and groups of people who are compared; "" for none.
     """
     if PartyFolder(folder).ledger.exists() and not RunFolder(folder).run.exists():
         raise InputError(
@@ -52,19 +54,20 @@ def write_card(folder: Path, out: Path | None = None) -> WrittenCard:
         raise InputError(f"--out {out}: a card is a .md file with a .html file beside it", hint="name the .md file")
     own = RunFolder(folder).card_answers.resolve()
     answers = answers_of(own)
+    compared = find(folder, None, groups, None, "") if groups else None
     make_folder(path.parent)
     refuse_unwritable(path.parent)
     if not own.exists():
         write_text(own, template())
     page = path.with_suffix(".html")
-    write_text(path.with_suffix(".md"), markdown(run, answers))
-    write_text(page, html(run, answers))
+    write_text(path.with_suffix(".md"), markdown(run, answers, compared))
+    write_text(page, html(run, answers, compared))
     return WrittenCard(path.with_suffix(".md"), page, own, tuple(one.path for one in PLACES if one.path not in answers))
 
 
-def html(run: RecordedRun, answers: Answers) -> str:
+def html(run: RecordedRun, answers: Answers, groups: ScoreFindings | None = None) -> str:
     """The self-contained page."""
-    made = list(sections(run, answers))
+    made = list(sections(run, answers, groups))
     values = {
         "title": f"Model card: {_name(run)}",
         "said": headline(run),
@@ -75,10 +78,10 @@ def html(run: RecordedRun, answers: Answers) -> str:
     return render("card.html", values, beside=_TEMPLATES)
 
 
-def markdown(run: RecordedRun, answers: Answers | None = None) -> str:
+def markdown(run: RecordedRun, answers: Answers | None = None, groups: ScoreFindings | None = None) -> str:
     """The card as Markdown; without answers all places for people are marked."""
     parts = [f"# Model card: {plain(_name(run))}\n\n{plain(headline(run))}"]
-    parts += [_section(section) for section in sections(run, answers or {})]
+    parts += [_section(section) for section in sections(run, answers or {}, groups)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -81,15 +81,11 @@ def _read(ledger: Path, party: str, books: dict[str, Book]) -> None:
 
 
 def _enter(book: Book, party: str, entry: dict[str, object]) -> None:
+    size, rows, mechanism = entry.get("bytes"), entry.get("rows"), str(entry.get("mechanism", ""))
     book.messages += 1
-    book.bytes += _whole(entry.get("bytes"))
-    book.rows += _whole(entry.get("rows"))
+    book.bytes += size if isinstance(size, int) else 0
+    book.rows += rows if isinstance(rows, int) else 0
     book.repeats += bool(entry.get("repeat"))
     book.parties.add(party)
-    mechanism = str(entry.get("mechanism", ""))
     if mechanism not in book.mechanisms:
         book.mechanisms.append(mechanism)
-
-
-def _whole(value: object) -> int:
-    return value if isinstance(value, int) else 0

@@ -27,7 +27,7 @@ _BINS = 25  # of the score's distribution
 _POINTS = 200  # of a curve
 _BANDS = ("people", "goods", "bads", "bad rate", "odds", "gain", "lift")
 _CUTS = ("approved", "bad rate", "bads refused", "goods refused", "KS")
-_GROUPS = ("group", "people", "bad rate", "approved", "impact", "TPR", "FPR", "AUC")
+GROUPS = ("group", "people", "bad rate", "approved", "impact", "TPR", "FPR", "AUC")
 
 
 def lines(found: ScoreFindings) -> list[tuple[str, str]]:
@@ -72,7 +72,7 @@ def show(console: Screen, found: ScoreFindings) -> None:
     print_table(console, [found.scale.name, *_CUTS], _cuts(found), "If a band and riskier ones are refused")
     if found.groups is not None:
         if found.groups.shown:
-            print_table(console, _GROUPS, _groups(found.groups), f"By group, at {found.scale.say(found.cut_off[0])}")
+            print_table(console, GROUPS, group_rows(found.groups), f"By group, at {found.scale.say(found.cut_off[0])}")
         for line in (*suppressed_words(found.groups), *found.notes):
             console.say(line)
 
@@ -98,8 +98,8 @@ def page(found: ScoreFindings) -> str:
         "cuts": _cuts(found),
         "groups": found.groups,
         "cut_off": found.scale.say(found.cut_off[0]),
-        "groups_head": _GROUPS,
-        "groups_rows": [] if found.groups is None else _groups(found.groups),
+        "groups_head": GROUPS,
+        "groups_rows": [] if found.groups is None else group_rows(found.groups),
         "groups_chart": None if found.groups is None else _approved(found.groups),
         "notes": [] if found.groups is None else [*suppressed_words(found.groups), *found.notes],
     }
@@ -236,7 +236,8 @@ def _ranges(found: ScoreFindings) -> list[str]:
     return [low if low == high else " to ".join((high, low) if found.scale.pdo else (low, high)) for low, high in ends]
 
 
-def _groups(groups: Disparities) -> list[tuple[str, ...]]:
+def group_rows(groups: Disparities) -> list[tuple[str, ...]]:
+    """What `GROUPS` name, of every group that is large enough to be shown."""
     return [
         (name, str(one.people), f"{one.bad_rate:.1%}", f"{one.approval_rate:.1%}", _number(groups.impact(name), 2),
          _share(one.true_positive_rate), _share(one.false_positive_rate), _number(one.auc, 3))

@@ -20,6 +20,7 @@ from colonnade.cli.read.bins import bins
 from colonnade.cli.read.scorecard import scorecard
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import parse
+from colonnade.reports.card.write import write_card
 from colonnade.server.member.scores import HEADER
 from colonnade.simulation.folder import simulate_in
 from tests.cli.read.reports import VILE, Page, leave, summary
@@ -168,6 +169,13 @@ def test_groups_and_what_is_not_shown_of_them(tmp_path: Path, capsys: pytest.Cap
         assert "could be computed from it and the totals: south." in text
         assert "rows without a group in" in text and "1 id of" in text
     assert not made.cells("south") and not made.cells("east")
+    card = write_card(run, None, f"{file}:region").markdown.read_text()
+    assert (
+        f"| {' | '.join(north[:3])} | " in card
+        and "Not shown, of fewer than 30 people" in card
+        and "| south |" not in card
+    )
+    assert "| north |" not in write_card(run).markdown.read_text()
 
 
 def test_a_file_of_predictions_takes_the_place_of_the_runs_rows(
