@@ -1,7 +1,8 @@
 """A party of several processes: torchrun's launcher starts them on this machine, and this process stands for them.
 
 torchrun's usual rendezvous listens on all addresses of the machine, and unpickles what it is told there
-(docs/threat_model.md). Ranks of one machine meet through files instead, in a folder that this user alone can enter.
+(docs/remaining_threats.md). Ranks of one machine meet through files instead, in a folder that this user alone can
+enter.
 """
 
 from __future__ import annotations

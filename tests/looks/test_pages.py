@@ -73,7 +73,10 @@ FIRST_SCREEN = """(() => [...document.querySelectorAll("main p, main h2, main h3
   .filter((e) => e.getClientRects().length && e.getBoundingClientRect().bottom <= innerHeight)
   .map((e) => e.textContent.trim()).join(" | "))()"""
 QUESTIONS = {
-    "which party is worth its cost": ("explanation", r"\w+ is worth most: .*of the bytes|add nothing told from chance"),
+    "which party is worth its cost": (
+        "explanation",
+        r"\w+ is worth most: .*of the bytes|No party's loss can be told from chance|add nothing told from chance",
+    ),
     "is this model better than none": ("report", r"Accuracy \d\d\.\d% on \d+ test rows .* always '\w+' has \d\d\.\d%"),
     "which of them to take": ("comparison", r"Take \w+: .* better than always the commonest class"),
     "who sees what": ("report", r"The server sees every party's embeddings .*in the clear"),

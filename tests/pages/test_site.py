@@ -24,10 +24,7 @@ MODELS_OF_TABLES = (
 LOOKED_UP = (
     "errors.md",
     "adversaries.md",
-    "attackers.md",
     "members_that_lie.md",
-    "threat_model.md",
-    "protocols/vimadmm.md",
     "protocols/fedvs.md",
 )
 """Pages of rows that are looked up, which may have more words: references."""

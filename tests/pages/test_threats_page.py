@@ -1,4 +1,4 @@
-"""docs/members_that_lie.md and docs/threat_model.md: what they say of liars names a test, or is no promise."""
+"""docs/members_that_lie.md and the pages of the threat model: what they say of liars names a test, or is no promise."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from colonnade.common.config.policy import PolicyConfig
 ROOT = Path(__file__).parents[2]
 FILES = (*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "lab/tests").rglob("test_*.py"))
 LIARS = "members_that_lie.md"
+REMAINING = "remaining_threats.md"
 SECTION = "# Members that lie\n", "\n## "
 NONE = "nothing is promised"
 PROMISES = {
@@ -71,11 +72,11 @@ def test_a_cell_that_does_not_stand_is_found(cell: str, said: str) -> None:
     assert faults(f"{NONE}: it has them") == faults("nothing (`test_pin.py`)") == []
 
 
-MODEL = (ROOT / "docs/threat_model.md").read_text()
+MODEL = "".join((ROOT / f"docs/{page}").read_text() for page in ("threat_model.md", "checked_threats.md", REMAINING))
 
 
 def test_every_statement_of_the_threat_model_names_a_test_and_its_function() -> None:
-    head, *rows = table("threat_model.md", ("## What is checked\n", "\n## "))
+    head, *rows = table("checked_threats.md", ("# What is checked\n", "\n## "))
     assert head == ["statement", "asset", "test"] and len(rows) > 15
     for statement, _, tests in rows:
         assert faults(tests) == [] and NONE not in tests, statement
@@ -83,7 +84,7 @@ def test_every_statement_of_the_threat_model_names_a_test_and_its_function() -> 
 
 
 def test_every_remaining_threat_names_what_an_operator_can_do() -> None:
-    head, *rows = table("threat_model.md", ("## What remains\n", "\n## "))
+    head, *rows = table(REMAINING, ("# What remains\n", "\n## "))
     assert head == ["threat", "by", "consequence", "what an operator can do"]
     assert all(len(row) == len(head) and all(row) for row in rows)
     known = set(PolicyConfig.model_fields)

@@ -172,7 +172,7 @@ def _sent(run: AttackedRun, party: str) -> tuple[_Said, _Said]:
             return _whole(run, training[like[0]]), _whole(run, records)
     raise InputError(
         f"{party}: nothing was captured that has a line for every row, of training rows and of evaluated ones",
-        hint="evaluations have to be captured too; and some protocols send nothing of the kind (docs/attackers.md)",
+        hint="capture evaluations too; some protocols send nothing of the kind (docs/attackers_membership.md)",
     )
 
 
