@@ -210,7 +210,7 @@ def _row(column: ColumnBins, earlier: Mapping[str, Any], move: float | None) -> 
     if column.name not in earlier:
         return (*found, "new")
     gap = _missing(column) - _missing(earlier[column.name][0])
-    missing = f"missing {percent(round(_missing(earlier[column.name][0]), 4))} before" if abs(gap) >= 0.01 else ""
+    missing = f"{percent(round(_missing(earlier[column.name][0]), 4))} missing before" if abs(gap) >= 0.01 else ""
     of_rows = "" if move is None else f"at least {percent(round(move, 3))} of the rows"
     return (*found, "; ".join(filter(None, (of_rows, missing))) or "no")
 
