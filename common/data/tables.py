@@ -32,6 +32,7 @@ from colonnade.common.data.table import HasIndex, Marked, Table, TableColumns, r
 from colonnade.common.data.table_cache import OnDisk, TableCache
 from colonnade.common.errors import ConfigError, DataError, nearest
 from colonnade.common.moved import moved
+from colonnade.common.run.device import release_free_memory
 
 _Columns = sections.TableColumnsConfig | sections.TableLabelsConfig
 _NAMED = 10  # columns in a message
@@ -53,19 +54,30 @@ def _opened(config: sections.TableConfig, base: Path) -> Table:
             from colonnade.common.data.formats.arrow_files import ArrowFiles  # noqa: PLC0415
 
             word = {"parquet": "Parquet", "arrow": "Arrow"}[config.source]
-            return ArrowFiles(find(config.path, base, Path.exists, f"{word} file"), config.source)
-        case sections.SqlTable():
-            from colonnade.common.data.formats.database import Database, DatabaseQuery, DatabaseTable  # noqa: PLC0415
-
-            database = Database(config.url, base)
-            if config.query is not None:
-                return DatabaseQuery(database, config.query)
-            return DatabaseTable(database, config.table or "", sections.columns_of(config.key))
+            far = "://" in config.path
+            return ArrowFiles(
+                config.path if far else find(config.path, base, Path.exists, f"{word} file"), config.source
+            )
+        case sections.SqlTable() | sections.DuckDbTable():
+            return _queried(config, base)
         case sections.NpyTable():
             return ArrayFile(find_file(config.path, base))
         case _:
             table: Table = config.opened(base)
             return table
+
+
+def _queried(config: sections.SqlTable | sections.DuckDbTable, base: Path) -> Table:
+    if isinstance(config, sections.DuckDbTable):
+        from colonnade.common.data.formats.duckdb_query import DuckDbQuery  # noqa: PLC0415
+
+        return DuckDbQuery(config.query, find_file(config.path, base, "database") if config.path else None, base)
+    from colonnade.common.data.formats.database import Database, DatabaseQuery, DatabaseTable  # noqa: PLC0415
+
+    database = Database(config.url, base)
+    if config.query is not None:
+        return DatabaseQuery(database, config.query)
+    return DatabaseTable(database, config.table or "", sections.columns_of(config.key))
 
 
 def _notation(config: sections.TableConfig) -> Notation:
@@ -105,6 +117,8 @@ def read_features(
         found = None
     elif disk is not None or cache is None or not config.cached or not isinstance(table, OnDisk):
         found = source.features()
+        if disk is not None:
+            release_free_memory()  # of Arrow's batches and ours
     else:
         found = cache.features(table, config.settings("columns", *chosen), source.features)
     contents = [name for name in every if name not in chosen]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -43,7 +44,9 @@ def _repeatable(device: torch.device) -> torch.device:
 
 
 def release_free_memory() -> None:
-    """Returns freed memory to the system, where the C library can (glibc)."""
+    """Returns freed memory to the system: Arrow's, and where the C library can (glibc), all other."""
+    if (arrow := sys.modules.get("pyarrow")) is not None:
+        arrow.default_memory_pool().release_unused()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

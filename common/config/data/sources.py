@@ -171,7 +171,7 @@ Role = Literal["Data", "Labels"]
 
 SOURCES = PlugIns(
     "sources",
-    ("sklearn", "idx", "cifar", "adult", "csv", "parquet", "arrow", "sql", "npy", "mat", "safetensors"),
+    ("sklearn", "idx", "cifar", "adult", "csv", "parquet", "arrow", "sql", "duckdb", "npy", "mat", "safetensors"),
 )
 
 

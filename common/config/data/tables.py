@@ -275,7 +275,7 @@ class ParquetTable(TableConfig):
     source: Literal["parquet"] = Field(description="the source, which decides the other keys of this section")
     path: str = Field(
         description="a file, or a folder of files in the order of their names; relative to the configuration's folder, "
-        "then to $COLONNADE_DATA"
+        "then to $COLONNADE_DATA; or an address that Arrow knows, as s3://BUCKET/FOLDER, gs:// or hdfs://"
     )
 
 
@@ -295,7 +295,7 @@ class ArrowFileTable(TableConfig):
     source: Literal["arrow"] = Field(description="the source, which decides the other keys of this section")
     path: str = Field(
         description="a file, or a folder of files in the order of their names; relative to the configuration's folder, "
-        "then to $COLONNADE_DATA"
+        "then to $COLONNADE_DATA; or an address that Arrow knows, as s3://BUCKET/FOLDER, gs:// or hdfs://"
     )
 
 
@@ -334,6 +334,26 @@ class SqlLabels(SqlTable, TableLabelsConfig):
     """Labels in a database."""
 
 
+class DuckDbTable(TableConfig):
+    """The result of a query by DuckDB over files, `select * from 'clients/*.parquet'`, or a database of its own."""
+
+    source: Literal["duckdb"] = Field(description="the source, which decides the other keys of this section")
+    query: str = Field(description="a select statement; files in it are relative to the configuration's folder")
+    path: str = Field(default="", description="a database of DuckDB, which is only read; empty: none")
+
+    @property
+    def place(self) -> str:
+        return "query"
+
+
+class DuckDbData(DuckDbTable, TableColumnsConfig):
+    """Columns of a query by DuckDB."""
+
+
+class DuckDbLabels(DuckDbTable, TableLabelsConfig):
+    """Labels of a query by DuckDB."""
+
+
 class NpyTable(TableConfig):
     """A numpy file."""
 
@@ -349,5 +369,5 @@ class NpyLabels(NpyTable, TableLabelsConfig):
     """Labels in a numpy array."""
 
 
-TableData = CsvData | ParquetData | ArrowData | SqlData | NpyData
-TableLabels = CsvLabels | ParquetLabels | ArrowLabels | SqlLabels | NpyLabels
+TableData = CsvData | ParquetData | ArrowData | SqlData | DuckDbData | NpyData
+TableLabels = CsvLabels | ParquetLabels | ArrowLabels | SqlLabels | DuckDbLabels | NpyLabels

@@ -1,4 +1,5 @@
-"""Tables in Parquet or Arrow IPC (Feather): a file, or a folder of files whose order is that of their names.
+"""Tables in Parquet or Arrow IPC (Feather): a file, or a folder of files whose order is that of their names; on this
+machine, or on a file system that Arrow knows (s3://, gs://, hdfs://).
 
 All files of a folder must agree on the columns that are read. Names of its folders such as `branch=A` (Hive, Spark) are
 columns of text, unless the files have the column themselves.
@@ -8,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.dataset as pa_dataset
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
 
 from colonnade.common.data.columns import cells
 from colonnade.common.data.formats.arrow_table import index_columns, unwritten_index
@@ -22,6 +25,7 @@ from colonnade.common.data.table import BATCH, refuse_twice
 from colonnade.common.errors import DataError, nearest
 
 Format = Literal["parquet", "arrow"]
+_BUFFER = 1 << 18  # bytes that are read of a column at a time
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -55,14 +59,18 @@ class ArrowFiles:
     have the same name.
     """
 
-    def __init__(self, path: Path, kind: Format) -> None:
-        self._path, self._kind = path, kind
-        if path.is_file():
+    def __init__(self, path: Path | str, kind: Format) -> None:
+        self._kind = kind
+        if isinstance(path, Path) and path.is_file():
             refuse_unusable(path)
+        self._address = str(path)
+        self._name = self._address if isinstance(path, Path) else _without_secrets(path)
         try:
-            dataset = pa_dataset.dataset(path, format=kind)
+            files, root = (None, self._address) if isinstance(path, Path) else pa_fs.FileSystem.from_uri(path)
+            self._root = str(root)
+            dataset = pa_dataset.dataset(root, format=kind, filesystem=files)
             self._files = [self._file(fragment) for fragment in dataset.get_fragments()]
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowException, OSError) as error:
             raise self._broken(error) from error
         if not self._files:
             raise DataError(
@@ -75,7 +83,7 @@ class ArrowFiles:
         self.unwritten = tuple(dict.fromkeys(name for file in self._files for name in unwritten_index(file.schema)))
 
     def __str__(self) -> str:
-        return str(self._path)
+        return self._name
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The columns of all rows. Raises DataError if a file is broken, or files differ in these columns."""
@@ -83,15 +91,23 @@ class ArrowFiles:
         for file in self._files:
             own = [name for name in dict.fromkeys(columns) if name in file.schema.names]
             try:
-                # One thread without read-ahead: memory holds one row group's columns, not the table.
-                found = file.fragment.to_batches(
-                    columns=own, batch_size=BATCH, batch_readahead=1, fragment_readahead=1, use_threads=False
-                )
-                for batch in found:
+                for batch in self._read(file, own):
                     made = [self._column(file, field, batch) for field in schema]
                     yield pa.RecordBatch.from_arrays(made, schema=schema)
             except (pa.ArrowInvalid, OSError) as error:
                 raise self._broken(error) from error
+
+    def _read(self, file: _Part, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Some columns of a file. One thread without read-ahead, and of Parquet a page after the other: memory holds
+        neither the table nor a row group.
+        """
+        if self._kind == "parquet" and columns:
+            with file.fragment.open() as opened, pq.ParquetFile(opened, buffer_size=_BUFFER, pre_buffer=False) as found:
+                yield from found.iter_batches(BATCH, columns=list(columns), use_threads=False)
+            return
+        yield from file.fragment.to_batches(
+            columns=columns, batch_size=BATCH, batch_readahead=1, fragment_readahead=1, use_threads=False
+        )
 
     def place(self, row: int) -> str:
         """`FILE, row 7`, counted from 1 in its file."""
@@ -102,13 +118,13 @@ class ArrowFiles:
         return f"{self._where(self._files[-1])}, row {row + 1}"
 
     def _file(self, fragment: Any) -> _Part:
-        below = Path(fragment.path).relative_to(self._path) if self._path.is_dir() else Path()
+        below = PurePath(fragment.path).relative_to(self._root)
         said = (part.partition("=") for part in below.parts[:-1])
         folders = {unquote(name): None if value == _NOTHING else unquote(value) for name, mark, value in said if mark}
         return _Part(below.as_posix(), fragment, fragment.physical_schema, folders)
 
     def _where(self, file: _Part) -> str:
-        return str(self._path / file.name)
+        return self._name if file.name == "." else f"{self._name.rstrip('/')}/{file.name}"
 
     def _type(self, column: str) -> pa.DataType:
         """The type in which all files give the column. Raises DataError if they do not agree."""
@@ -143,7 +159,15 @@ class ArrowFiles:
     def _broken(self, error: Exception) -> DataError:
         kind = "Parquet" if self._kind == "parquet" else "an Arrow (Feather) file"
         hint = f"write the table again as {kind}, or name the `source` that it is"
-        return DataError(f"{self._path} cannot be read: {str(error).splitlines()[0]}", hint=hint)
+        said = str(error).replace(self._address, self._name)
+        return DataError(f"{self._name} cannot be read: {said.splitlines()[0]}", hint=hint)
+
+
+def _without_secrets(address: str) -> str:
+    """An address for messages: without a user, a password and options."""
+    scheme, mark, rest = address.partition("://")
+    host, slash, path = rest.partition("?")[0].partition("/")
+    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:

@@ -85,8 +85,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"federation__protocol": 5},
      f"federation.protocol = 5: expected one of {', '.join(CONTRACTS)}, or keys and values"),
     ({"server__labels__source": "sklaern"},
-     "server.labels.source = 'sklaern': expected sklearn, idx, cifar, adult, csv, parquet, arrow, sql, npy, mat or "
-     "safetensors (did you mean 'sklearn'?)"),
+     "server.labels.source = 'sklaern': expected sklearn, idx, cifar, adult, csv, parquet, arrow, sql, duckdb, npy, "
+     "mat or safetensors (did you mean 'sklearn'?)"),
     ({"server__labels__source": None}, "server.labels.source: missing"),
     ({"server__labels": {"sorce": "csv", "path": "x"}}, "server.labels.sorce: unknown key (did you mean 'source'?)"),
     ({"server__labels": "digits"}, "server.labels = 'digits': expected keys and values"),

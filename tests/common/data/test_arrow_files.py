@@ -23,6 +23,7 @@ from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.data.sources import DataConfig, LabelConfig
 from colonnade.common.data.columns import cells
 from colonnade.common.data.columns.features import Features
+from colonnade.common.data.formats.arrow_files import ArrowFiles
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import DataError
 from colonnade.launcher.tables import InMemoryTable
@@ -274,3 +275,12 @@ def test_dates_of_several_units_are_dates(tmp_path: Path) -> None:
     files = {"1": {"id": ["a"], "d": [day]}, "2": {"id": ["b"], "d": pa.array([day]).cast(pa.timestamp("ns"))}}
     write(tmp_path, "parquet", **files)
     assert len(set(read(tmp_path, "parquet", types={"d": "date"}).values[:, 0].tolist())) == 1
+
+
+def test_an_address_is_read_like_a_path(tmp_path: Path) -> None:
+    (tmp_path / "t" / "a=1").mkdir(parents=True)
+    pa.parquet.write_table(pa.table({"x": [1.0, 2.0]}), tmp_path / "t" / "a=1" / "0.parquet")
+    here, there = (ArrowFiles(path, "parquet") for path in (tmp_path / "t", f"file://{tmp_path}/t"))
+    assert here.header == there.header == ("x", "a")
+    assert [*here.batches(["a", "x"])] == [*there.batches(["a", "x"])]
+    assert here.place(1) == f"{tmp_path}/t/a=1/0.parquet, row 2" and there.place(1) == f"file://{here.place(1)}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +194,48 @@ def test_any_order_of_rows_is_written(rows: int, data: st.DataObject) -> None:
 def test_noise_and_disk_exclude_each_other() -> None:
     with pytest.raises(ValueError, match="`noise` is drawn for all rows at once"):
         config(store="disk", noise={"std": 1})
+
+
+_MEASURED = """
+import re, sys, threading, time
+from pathlib import Path
+import torch
+from colonnade.client.member.process import PartyMember
+from colonnade.common.config.run_options import RowsConfig
+from colonnade.common.data.rows import partition
+from tests.common.data.test_on_disk import EncoderFile, config, prepare, read
+
+def anonymous():
+    return int(re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+
+most, folder, store = [], Path(sys.argv[1]), sys.argv[2]
+before = anonymous()
+
+def watch():
+    while True:
+        most.append(anonymous())
+        time.sleep(0.002)
+
+threading.Thread(target=watch, daemon=True).start()
+how = dict(path="wide.parquet", drop=[], store=store, scale="standard")
+features = read(folder, folder, **how)
+train = partition(len(features.values), 0, RowsConfig(), 0).train
+columns = prepare(config(**how), features, train, 0, "a", EncoderFile(folder, begun=False))
+for rows in torch.split(train, 1000):
+    columns[rows]
+print(max(most) - before)
+"""
+
+
+@pytest.mark.timeout(300)
+def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
+    """300,000 rows of 50 numbers are 120 MB as they are read, and 60 MB encoded: 350 MB and more in memory."""
+    draws = np.random.default_rng(0).standard_normal((50, 300_000), np.float32)
+    columns = {f"c{n}": column for n, column in enumerate(draws)}
+    pq.write_table(pa.table(columns), tmp_path / "wide.parquet", use_dictionary=False)
+    argv = [sys.executable, "-c", _MEASURED, str(tmp_path), "disk"]
+    taken = int(subprocess.run(argv, check=True, capture_output=True, text=True, timeout=280).stdout)
+    assert taken < 230_000  # kB
 
 
 # Runs.

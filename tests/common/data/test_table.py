@@ -62,7 +62,12 @@ def as_sqlite(folder: Path, rows: list[tuple]) -> dict:
     return {"source": "sql", "url": "sqlite:///t.db", "query": "select * from clients order by rowid;"}
 
 
-FORMATS = [as_csv, as_parquet, as_folder, as_arrow, as_sqlite]
+def as_duckdb(folder: Path, rows: list[tuple]) -> dict:
+    as_parquet(folder, rows)
+    return {"source": "duckdb", "query": "select * from 't.parquet';"}
+
+
+FORMATS = [as_csv, as_parquet, as_folder, as_arrow, as_sqlite, as_duckdb]
 Format = Callable[[Path, list[tuple]], dict]
 
 

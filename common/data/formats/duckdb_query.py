@@ -1,0 +1,61 @@
+"""The result of a query by DuckDB over files or a database of its own; the extra `duckdb` installs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from colonnade.common.data.table import BATCH, refuse_twice
+from colonnade.common.errors import DataError, EnvironmentFault
+
+try:
+    import duckdb
+except ImportError:
+    raise EnvironmentFault("DuckDB is not installed", hint="pip install 'colonnade[duckdb]'") from None
+
+
+class DuckDbQuery:
+    """Result of a SELECT, in its own order, batch by batch.
+
+    Args:
+        path: of a database, which is only read; None for none.
+        base: the folder that files in the query are relative to.
+
+    Raises:
+        DataError: the query or the database cannot be used.
+    """
+
+    def __init__(self, query: str, path: Path | None, base: Path) -> None:
+        self._query, self._name, self._base = query.strip().rstrip(";"), f"{path or 'DuckDB'}, query", base
+        try:
+            self._database = duckdb.connect(str(path or ":memory:"), read_only=path is not None)
+            self._link().sql(f"select * from ({self._query}) limit 0")  # noqa: S608  # refuses all but a select
+            self.header = tuple(self._link().sql(self._query).columns)
+        except duckdb.Error as error:
+            raise self._failed(error) from None
+        refuse_twice(str(self), self.header, "give one of them another name (AS)")
+
+    def __str__(self) -> str:
+        return self._name
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        named = ", ".join('"{}"'.format(name.replace('"', '""')) for name in columns)
+        asked = f"select {named} from ({self._query})"  # noqa: S608  # the owner's own query
+        try:
+            yield from self._link().sql(asked).to_arrow_reader(BATCH)
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            raise self._failed(error) from None
+
+    def place(self, row: int) -> str:
+        return f"{self}, row {row + 1}"
+
+    def _link(self) -> duckdb.DuckDBPyConnection:
+        link = self._database.cursor()
+        link.execute("set file_search_path = ?", [str(self._base)])
+        link.execute("set threads = 1")  # every pass over a table has to see the same order of rows
+        return link
+
+    def _failed(self, error: Exception) -> DataError:
+        return DataError(f"{self}: {str(error).splitlines()[0]}", hint="try the same with DuckDB itself")
