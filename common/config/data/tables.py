@@ -197,6 +197,8 @@ class TableColumnsConfig(TableConfig):
             seen.add(name)
         if self.store == "disk" and self.repeated == "mean":
             raise ValueError("`repeated: mean` needs all rows at once: take another, or leave out `store: disk`")
+        if self.store == "disk" and self.contents:
+            raise ValueError("embeddings of images and texts are kept in memory: leave out `store: disk`")
         if self.store == "disk" and self.noise is not None:
             raise ValueError("`noise` is drawn for all rows at once: leave it out, or `store: disk`")
         for name in self.units:

@@ -191,9 +191,13 @@ def test_any_order_of_rows_is_written(rows: int, data: st.DataObject) -> None:
     assert sorted(training_first(train, rows).tolist()) == list(range(rows))
 
 
-def test_noise_and_disk_exclude_each_other() -> None:
-    with pytest.raises(ValueError, match="`noise` is drawn for all rows at once"):
-        config(store="disk", noise={"std": 1})
+@pytest.mark.parametrize(("more", "said"), [
+    ({"noise": {"std": 1}}, "`noise` is drawn for all rows at once"), ({"types": {"town": "text"}}, "images and texts"),
+    ({"key": "who", "drop": [], "repeated": "mean"}, "`repeated: mean` needs all rows at once"),
+])  # fmt: skip
+def test_what_needs_all_rows_and_a_disk_exclude_each_other(more: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        config(store="disk", **more)
 
 
 _MEASURED = """
