@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -33,8 +34,9 @@ class _Order(IntEnum):
 
     END = 0
     BUILD = 1  # width, axes of a row, their sizes
-    FORWARD = 2  # rows of the batch, whether new parameters come first
-    BACKWARD = 3  # rows of the batch
+    FORWARD = 2  # rows of the batch, with them; new parameters follow
+    BACKWARD = 3  # rows of the batch, with the gradient at them
+    EVALUATE = 4  # rows, with them, and whether new parameters follow
 
 
 class RankedBackprop:
@@ -50,9 +52,9 @@ class RankedBackprop:
 
     def __init__(self, owner: str, group: Group, config: PartyConfig, model: nn.Module, rows: Tensor) -> None:
         _refuse_unsuited(owner, config, model, rows)
-        self._group, self._model, self._inner = group, model, backprop(model)
-        self._sent = torch.empty(0, dtype=torch.uint8)
+        self._group, self.model, self._inner = group, model, backprop(model)
         self._alone = False
+        self._state, self._flat = _bytes(model), torch.cat([torch.empty(0), *map(_zeros, _trained(model))])
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             expected = model(rows)
         if expected.dtype != torch.float32:
@@ -60,7 +62,7 @@ class RankedBackprop:
                 f"{owner}.model makes {expected.dtype}: ranks exchange float32", hint="end it with .float()"
             )
         self._h = rows.new_empty(0, expected.shape[1])
-        group.tell(_Order.BUILD, expected.shape[1], rows.dim() - 1, *rows.shape[1:])
+        group.post(_Order.BUILD, expected.shape[1], rows.dim() - 1, *rows.shape[1:])()
         group.agree(_parameters(model))
         with torch.random.fork_rng(devices=[]):
             made = self.forward(rows)
@@ -80,31 +82,42 @@ class RankedBackprop:
             return self._inner.forward(inputs)
         if rows != len(self._h):
             self._h = self._h.new_empty(rows, self._h.shape[1])
-        state = _bytes(self._model)
-        changed = not torch.equal(state, self._sent)
-        group.tell(_Order.FORWARD, rows, changed)
-        bringing = group.spread(state) if changed else None
-        self._sent = state
-        sending = group.scatter(inputs)
+        sending = group.post(_Order.FORWARD, rows, rows=inputs)
+        bringing = group.broadcast(_bytes(self.model, self._state))
         own = self._inner.forward(inputs[group.share(rows, 0)])
-        if bringing is not None:
-            bringing()
         sending()
+        bringing()
         group.gather(self._h, own)
         return self._h
+
+    @torch.no_grad()
+    def evaluate(self, inputs: Tensor) -> Tensor:
+        """The embeddings of rows without a gradient, in memory of their own."""
+        group, rows = self._group, len(inputs)
+        if rows < group.size:
+            return cast("Tensor", self.model(inputs))
+        found = inputs.new_empty(rows, self._h.shape[1])
+        changed = not torch.equal(state := _bytes(self.model), self._state)
+        sending = group.post(_Order.EVALUATE, rows, changed, rows=inputs)
+        if changed:
+            self._state = state
+            group.broadcast(state)()
+        own = self.model(inputs[group.share(rows, 0)])
+        sending()
+        group.gather(found, own)
+        return found
 
     def backward(self, gradient: Tensor) -> None:
         if self._alone:
             self._inner.backward(gradient)
             return
         group, rows = self._group, len(gradient)
-        group.tell(_Order.BACKWARD, rows)
-        sending = group.scatter(gradient)  # the pass at this rank overwrites its own share alone
+        sending = group.post(_Order.BACKWARD, rows, rows=gradient)
         self._inner.backward(gradient[group.share(rows, 0)])
-        flat = _gradients(self._model)
+        flat = _gradients(self.model, self._flat)
         sending()
         group.add_up(flat)
-        for parameter, part in _parts(self._model, flat):
+        for parameter, part in _parts(self.model, flat):
             # A parameter that took no part has no gradient, and an optimiser leaves it as it is.
             parameter.grad = None if parameter.grad is None and not part.any() else part
 
@@ -124,7 +137,7 @@ def meet(group: Group, config: PartyConfig, base: Path) -> None:
 
 def dismiss(group: Group) -> None:
     """Rank 0: lets the others end."""
-    group.tell(_Order.END)
+    group.post(_Order.END)()
 
 
 def work(owner: str, group: Group, config: PartyConfig, base: Path) -> None:
@@ -136,10 +149,11 @@ def work(owner: str, group: Group, config: PartyConfig, base: Path) -> None:
     """
     model: nn.Module = nn.Identity()
     inner, state = backprop(model), torch.empty(0, dtype=torch.uint8)
+    inputs = flat = torch.empty(0)
     shape: tuple[int, ...] = ()
-    width = rows = 0
+    width = 0
     while True:
-        order, *numbers = group.told()
+        (order, *numbers), sent = group.await_post()
         match _Order(order):
             case _Order.END:
                 return
@@ -147,15 +161,22 @@ def work(owner: str, group: Group, config: PartyConfig, base: Path) -> None:
                 width, axes, *sizes = numbers
                 shape = tuple(sizes[:axes])
                 model = _built(owner, group, config, base, shape, width)
-                state, inner = _joined(model), backprop(model)
+                state, inner, inputs = _joined(model), backprop(model), torch.empty(0)
+                flat = torch.cat([torch.empty(0), *map(_zeros, _trained(model))])
             case _Order.FORWARD:
-                if numbers[1]:
-                    group.broadcast(state)
-                rows = numbers[0]
-                group.give(inner.forward(group.scattered(rows, shape)), rows)
+                group.broadcast(state)()
+                rows = group.own(sent, numbers[0], shape)
+                inputs = rows.clone() if rows.shape != inputs.shape else inputs.copy_(rows)
+                group.give(inner.forward(inputs), numbers[0])
             case _Order.BACKWARD:
-                inner.backward(group.scattered(rows, (width,)))
-                group.add_up(_gradients(model))
+                inner.backward(group.own(sent, numbers[0], (width,)))
+                group.add_up(_gradients(model, flat))
+            case _Order.EVALUATE:
+                if numbers[1]:
+                    group.broadcast(state)()
+                with torch.no_grad():
+                    group.give(model.eval()(group.own(sent, numbers[0], shape)), numbers[0])
+                model.train()
 
 
 def _built(owner: str, group: Group, config: PartyConfig, base: Path, shape: tuple[int, ...], width: int) -> nn.Module:
@@ -204,10 +225,10 @@ def _named(model: nn.Module) -> list[tuple[str, Tensor]]:
     return sorted(found, key=lambda named: -named[1].element_size())
 
 
-def _bytes(model: nn.Module) -> Tensor:
+def _bytes(model: nn.Module, out: Tensor | None = None) -> Tensor:
     """A copy of all of it, in one tensor of bytes."""
     parts = [tensor.detach().contiguous().reshape(-1).view(torch.uint8) for _, tensor in _named(model)]
-    return torch.cat([torch.empty(0, dtype=torch.uint8), *parts])  # of no parameters, too
+    return torch.cat([torch.empty(0, dtype=torch.uint8), *parts], out=out)  # of no parameters, too
 
 
 def _joined(model: nn.Module) -> Tensor:
@@ -225,10 +246,14 @@ def _trained(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-def _gradients(model: nn.Module) -> Tensor:
+def _gradients(model: nn.Module, into: Tensor) -> Tensor:
     """All gradients in one tensor; zeros where there is none."""
-    found = [p.new_zeros(p.numel()) if p.grad is None else p.grad.reshape(-1) for p in _trained(model)]
-    return torch.cat(found)
+    found = [_zeros(p) if p.grad is None else p.grad.reshape(-1) for p in _trained(model)]
+    return torch.cat([torch.empty(0), *found], out=into)
+
+
+def _zeros(parameter: nn.Parameter) -> Tensor:
+    return parameter.new_zeros(parameter.numel())
 
 
 def _parts(model: nn.Module, flat: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:

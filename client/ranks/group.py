@@ -11,6 +11,7 @@ import datetime
 import fcntl
 import hashlib
 import ipaddress
+import math
 import os
 import socket
 import struct
@@ -31,7 +32,9 @@ FILE = "COLONNADE_RANKS"
 _INTERFACE = "GLOO_SOCKET_IFNAME"
 _SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
 _IDLE = datetime.timedelta(days=3650)  # a worker waits for the next batch as long as rank 0 lives
-_ORDER = 16  # numbers of an order
+_NUMBERS = 16  # whole numbers before the rows of a letter: its size, the order, and numbers of the order
+_ZEROS = [0] * (_NUMBERS - 2)
+_HEAD = 2 * _NUMBERS  # their size; sizes count float32
 
 
 @dataclass(frozen=True)
@@ -61,47 +64,79 @@ class Group:
 
     def __init__(self, world: World, lost: Callable[[str], None]) -> None:
         self.rank, self.size, self._lost = world.rank, world.size, lost
-        self._order = torch.zeros(_ORDER, dtype=torch.int64)
+        self._after: dict[int, int] = {}
+        self._last = 0
+        self._letters: dict[int, Tensor] = {}
 
-    def tell(self, *order: int) -> None:
-        """Rank 0: tells the others what comes next, in whole numbers."""
-        self._order.zero_()
-        self._order[: len(order)] = torch.tensor(order, dtype=torch.int64)
-        self.broadcast(self._order)
+    def post(self, order: int, *numbers: int, rows: Tensor | None = None) -> Callable[[], None]:
+        """Rank 0: begins to send the others an order with its numbers, and their shares of float32 rows if any.
 
-    def told(self) -> list[int]:
-        """Another rank: what rank 0 tells, padded by zeros."""
-        self.broadcast(self._order)
-        return [int(number) for number in self._order]
+        The result waits until it is sent. A letter of another size than the one that last followed such an order is
+        announced by one of that size, so that most letters are one message.
+        """
+        most = 0 if rows is None else self._most(len(rows)) * rows[0].numel()
+        size = _HEAD + most + most % 2
+        letters = self._memory(size)
+        letters.view(torch.int64)[:, :_NUMBERS] = torch.tensor([size, order, *numbers, *_ZEROS[len(numbers) :]])
+        if rows is not None:
+            for rank in range(1, self.size):
+                part = rows[self.share(len(rows), rank)].reshape(-1)
+                letters[rank, _HEAD : _HEAD + len(part)] = part
+        if size != (foreseen := self._foreseen()):
+            notices = self._memory(foreseen)
+            notices[:, :_HEAD] = letters[:, :_HEAD]
+            self._scatter(notices)()
+        self._follow(order, size)
+        return self._scatter(letters)
 
-    def broadcast(self, tensor: Tensor) -> None:
-        """Fills `tensor` with that of rank 0."""
-        with self._reaching("another rank"):
-            dist.broadcast(tensor, 0)
+    def await_post(self) -> tuple[list[int], Tensor]:
+        """Another rank: an order with its numbers, padded by zeros, and its padded share of rows, flat.
 
-    def spread(self, tensor: Tensor) -> Callable[[], None]:
-        """Rank 0: begins to broadcast; the result waits until `tensor` may change."""
+        The rows are valid until the next post.
+        """
+        size = self._foreseen()
+        while True:
+            letter = self._memory(size)[0]
+            with self._reaching("rank 0"):
+                dist.scatter(letter, src=0)
+            said, order, *numbers = letter[:_HEAD].view(torch.int64).tolist()
+            if said == size:
+                self._follow(order, size)
+                return [order, *numbers], letter[_HEAD:]
+            size = said
+
+    def broadcast(self, tensor: Tensor) -> Callable[[], None]:
+        """Begins to fill `tensor` with that of rank 0; the result waits until it is filled, and may change."""
         with self._reaching("another rank"):
             return self._waiting(dist.broadcast(tensor, 0, async_op=True), "another rank")
 
     def add_up(self, tensor: Tensor) -> None:
-        """Rank 0: replaces `tensor` by the sum of all ranks'. Its content is of no use at the others."""
+        """Replaces `tensor` by the sum of all ranks'."""
         with self._reaching("another rank"):
-            dist.reduce(tensor, 0)
+            dist.all_reduce(tensor)
 
-    def scatter(self, rows: Tensor) -> Callable[[], None]:
-        """Rank 0: begins to send the others their shares; the result waits until `rows` may change."""
-        parts = [_padded(rows[share], self._most(len(rows))) for share in shares(len(rows), self.size)]
+    def _scatter(self, letters: Tensor) -> Callable[[], None]:
+        *parts, own = letters
         with self._reaching("another rank"):
-            return self._waiting(dist.scatter(torch.empty_like(parts[0]), parts, src=0, async_op=True), "another rank")
+            return self._waiting(dist.scatter(own, parts, src=0, async_op=True), "another rank")
 
-    def scattered(self, rows: int, shape: Sequence[int]) -> Tensor:
-        """Another rank: its share of so many rows of a shape."""
-        found = torch.empty(self._most(rows), *shape)
-        with self._reaching("rank 0"):
-            dist.scatter(found, src=0)
+    def _foreseen(self) -> int:
+        """Size of the next letter, if all goes on as before; equal at all ranks."""
+        return self._after.get(self._last, _HEAD)
+
+    def _memory(self, size: int) -> Tensor:
+        """A row for every rank and one for what comes to rank 0 itself; elsewhere one. Fresh memory costs more."""
+        if size not in self._letters:
+            self._letters[size] = torch.zeros(1 if self.rank else self.size + 1, size)
+        return self._letters[size]
+
+    def _follow(self, order: int, size: int) -> None:
+        self._after[self._last], self._last = size, order
+
+    def own(self, sent: Tensor, rows: int, shape: Sequence[int]) -> Tensor:
+        """This rank's share of so many rows of a shape, in what was posted with them."""
         own = self.share(rows, self.rank)
-        return found[: own.stop - own.start]
+        return sent[: (own.stop - own.start) * math.prod(shape)].view(own.stop - own.start, *shape)
 
     def gather(self, into: Tensor, own: Tensor) -> None:
         """Rank 0: fills `into` with the shares of all, of which `own` is its own."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -88,6 +89,7 @@ class ClientContext:
     keyed: Callable[[PairKeys], None] = lambda _keys: None
     receipts: Receipts = field(default_factory=Receipts)
     ranks: Group | None = None
+    _ranked: RankedBackprop | None = field(default=None, init=False)
 
     @property
     def table(self) -> Features:
@@ -116,6 +118,13 @@ class ClientContext:
         if not adjust.asked:
             return through
         return Adjusted(through, adjust, self.federation.outputs, self.state.keep("clusters", dict[str, Tensor]))
+
+    def outputs(self, model: nn.Module, rows: Tensor) -> Tensor:
+        """What the bottom model, in the mode it is in, makes of rows without a gradient."""
+        if self._ranked is not None and self._ranked.model is model:
+            return self._ranked.evaluate(rows)
+        with torch.no_grad():
+            return cast("Tensor", model(rows))
 
     def head(self, width: int) -> nn.Module:
         return self.state.keep("head", lambda: self._build_head(width))
@@ -149,7 +158,8 @@ class ClientContext:
                 hint="take no more workers than rows of a batch",
             )
         probe = self.features[torch.arange(min(_PROBE * self.ranks.size, rows))]
-        return RankedBackprop(owner, self.ranks, self.config, model, probe)
+        self._ranked = RankedBackprop(owner, self.ranks, self.config, model, probe)
+        return self._ranked
 
     def _build(self, width: int) -> nn.Module:
         shape, owner = self.features.shape[1:], f"parties.{self.name}"

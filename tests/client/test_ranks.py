@@ -118,7 +118,15 @@ def learn(through: Any, model: nn.Module) -> list[Tensor]:
         through.backward(h.cos() / size)
         found += [torch.zeros(1) if p.grad is None else p.grad.clone() for p in model.parameters()]
         optimiser.step()
+        found += [embeddings(through, model, rows(n, t)) for n in (size, 2 * size + 1, size)]  # twice as it is
     return found
+
+
+def embeddings(through: Any, model: nn.Module, inputs: Tensor) -> Tensor:
+    if isinstance(through, RankedBackprop):
+        return through.evaluate(inputs)
+    with torch.no_grad():
+        return model(inputs)
 
 
 @pytest.mark.processes

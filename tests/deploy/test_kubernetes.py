@@ -32,6 +32,7 @@ ROOT = Path(__file__).parents[2] / "deploy" / "kubernetes"
 VERSION = "1.32"
 SINGLE = ("given/server", "given/party", "cert-manager/server", "cert-manager/party", "load-balancer")
 OVERLAYS = (*SINGLE, "demo")
+RENDERED = (*OVERLAYS, "ranks")
 GIVEN = [
     *("config.yaml", "revoked.json", "keys/key.pem", "keys/cert.pem", "keys/ca.pem"),
     *("data/labels.safetensors", "data/columns.safetensors"),
@@ -59,7 +60,7 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Documen
             path = overlay.parent / name
             path.parent.mkdir(exist_ok=True)
             path.write_text(f"{overlay.parent.name}: {name}\n")
-    return {name: _render(tree / "overlays" / name) for name in OVERLAYS}
+    return {name: _render(tree / "overlays" / name) for name in RENDERED}
 
 
 def _render(overlay: Path) -> list[Document]:
@@ -87,7 +88,7 @@ def kubernetes_validate() -> ModuleType:
     return importlib.import_module("kubernetes_validate")
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.mark.parametrize("overlay", RENDERED)
 def test_every_document_is_valid_for_the_api(
     rendered: dict[str, list[Document]], kubernetes_validate: ModuleType, overlay: str
 ) -> None:
@@ -104,7 +105,7 @@ def test_the_schemas_would_notice_a_slip(rendered: dict[str, list[Document]], ku
         kubernetes_validate.validate(slip, VERSION, strict=True)
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.mark.parametrize("overlay", RENDERED)
 def test_nothing_runs_with_more_rights_than_it_needs(rendered: dict[str, list[Document]], overlay: str) -> None:
     """The API's own profile `restricted`, and a read-only root file system."""
     for name, _, pod in pods(rendered[overlay]):
@@ -178,6 +179,33 @@ def test_every_pod_has_one_policy_which_allows_the_one_port(rendered: dict[str, 
         ports = {port["port"] for rule in policy.get("ingress") or [] for port in rule["ports"]}
         out = {port["port"] for rule in policy.get("egress") or [] for port in rule["ports"]}
         assert (ports, out) == (({7400}, set()) if name == "server" else (set(), {7400, 53}))
+
+
+def test_a_partys_ranks_are_one_group_that_only_its_own_pods_reach(rendered: dict[str, list[Document]]) -> None:
+    documents = rendered["ranks"]
+    found = {name: (labels, pod) for name, labels, pod in pods(documents)}
+    variables = {
+        name: {one["name"]: one["value"] for one in pod["containers"][0]["env"]} for name, (_, pod) in found.items()
+    }
+    (job,) = (job for job in of(documents, "Job") if job["metadata"]["name"] == "party-ranks")
+    assert job["spec"]["completionMode"] == "Indexed"
+    size = {int(each["WORLD_SIZE"]) for each in variables.values()}
+    assert size == {job["spec"]["completions"] + 1} == {job["spec"]["parallelism"] + 1}
+    assert {each["LOCAL_WORLD_SIZE"] for each in variables.values()} == {"1"} and variables["party"]["RANK"] == "0"
+    assert len({each["MASTER_PORT"] for each in variables.values()}) == 1
+    (service,) = of(documents, "Service")
+    assert service["spec"]["clusterIP"] == "None" and service["spec"]["publishNotReadyAddresses"] is True
+    assert variables["party-ranks"]["MASTER_ADDR"] == service["metadata"]["name"]
+    assert [name for name, (labels, _) in found.items() if service["spec"]["selector"].items() <= labels.items()] == [
+        "party"
+    ]
+    (policy,) = (one["spec"] for one in of(documents, "NetworkPolicy") if one["metadata"]["name"] == "party-ranks")
+    (ingress,), (egress, _names) = policy["ingress"], policy["egress"]
+    (chosen,) = policy["podSelector"]["matchExpressions"]
+    assert ingress == {"from": [{"podSelector": policy["podSelector"]}]} and egress["to"] == ingress["from"]
+    assert {labels[chosen["key"]] for labels, _ in found.values()} == set(chosen["values"])
+    assert {volume["name"] for volume in found["party-ranks"][1]["volumes"]} == {"config", "tmp"}
+    assert all("kueue.x-k8s.io/queue-name" in job["metadata"]["labels"] for job in of(documents, "Job"))
 
 
 @pytest.mark.parametrize("file", sorted(ROOT.rglob("policy.yaml")), ids=lambda file: file.parent.name)
