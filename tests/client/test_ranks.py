@@ -79,7 +79,7 @@ def gone(reason: str) -> NoReturn:
 
 @contextmanager
 def two_ranks(
-    folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch, other: Path | None = None
+    folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch, other: Path | None = None, patience: float = PATIENCE
 ) -> Iterator[tuple[Group, subprocess.Popen[str]]]:
     """The group of this process, rank 0, and a worker, which reads `other` if it is another file."""
     place = folder / "group"
@@ -93,7 +93,7 @@ def two_ranks(
     monkeypatch.setenv("RANK", "0")
     with process:
         try:
-            with joined(World.of_environment(), "parties.party1", "", PATIENCE, gone) as group:
+            with joined(World.of_environment(), "parties.party1", "", patience, gone) as group:
                 yield group, process
         finally:
             process.kill()
@@ -188,6 +188,18 @@ def test_a_killed_rank_is_noticed_in_the_next_batch(tmp_path: Path, monkeypatch:
         process.kill()
         process.wait(PATIENCE)
         with pytest.raises(ColonnadeError, match=r"rank.* is gone: its connection was closed"):
+            learn(through, built(file))
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_a_rank_that_hangs_counts_as_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = file_of(tmp_path, MLP)
+    with two_ranks(tmp_path, file, monkeypatch, patience=20.0) as (group, process):
+        meet(group, own_section(file), tmp_path)
+        through = RankedBackprop("parties.party1", group, own_section(file), built(file), rows(64))
+        process.send_signal(signal.SIGSTOP)
+        with pytest.raises(ColonnadeError, match=r"another rank is gone: it does not respond"):
             learn(through, built(file))
 
 
