@@ -21,7 +21,7 @@ from torch import Tensor
 from colonnade.common.errors import EnvironmentFault
 
 _BLOCK = 65_536  # rows that are read at a time
-_BUCKET = 1 << 26  # bytes that are sorted at a time
+_BUCKET = 1 << 24  # bytes that are sorted at a time
 _NONE = 65_535  # the bucket of rows that are left out
 
 

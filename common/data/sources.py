@@ -202,7 +202,9 @@ def _on_disk(how: EncodeConfig, features: Features, train_rows: Tensor, kept: En
         encoder, key = Encoder.fit(how, features, train_rows, ordered()), ""
     else:
         encoder = kept.get(how, features, train_rows, ordered)
-        key = hashlib.blake2b(f"{VERSION} {kept.digest}".encode() + order.data, digest_size=32).hexdigest()
+        made_of = hashlib.blake2b(f"{VERSION} {kept.digest}".encode(), digest_size=32)
+        made_of.update(order.data)
+        key = made_of.hexdigest()
     store, names = RowStore(None if kept is None else kept.rows, disk), encoder.named(features.names)
     if (found := store.opened(key, names)) is not None:
         return found
