@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-import psutil
 import torch
 from torch import nn
 
@@ -34,7 +33,7 @@ from colonnade.launcher.ranks import party_ranks
 from colonnade.testing.digits import digits
 
 ROWS, WIDTH, PARTY = 1024, 64, "party1"
-_AGAIN = 5
+_AGAIN = 40  # tries, of which the least is reported
 
 
 @dataclass(frozen=True)
@@ -117,8 +116,7 @@ def _measure(measured: Tower) -> _Times:
                     alone()
 
             wall = [1e3 * median(each) for each in in_turn(alone, ranked, threaded, repeats=steps, warm=3)]
-            # Other work on the machine adds to the processor time of a step, by its caches: the least is nearest.
-            cpu = [1e3 * min(_cpu(call, steps, other.pid) for _ in range(_AGAIN)) / steps for call in (alone, ranked)]
+            cpu = [1e3 * _cpu(call, max(1, steps // 20), other.pid) for call in (alone, ranked)]
             dismiss(group)
         del os.environ[FILE]
     return _Times(*wall, *cpu)
@@ -136,13 +134,22 @@ def _step(through: Backprop, model: nn.Module, x: torch.Tensor, gradient: torch.
 
 
 def _cpu(call: Callable[[], None], repeats: int, other: int) -> float:
-    """Processor seconds of this process and the other in so many calls."""
-    watched = (psutil.Process(), psutil.Process(other))
-    before = [process.cpu_times() for process in watched]
-    for _ in range(repeats):
-        call()
-    after = [process.cpu_times() for process in watched]
-    return sum(b.user + b.system - a.user - a.system for a, b in zip(before, after, strict=True))
+    """Processor seconds of a call, of this process and the other; the least of many tries of so many calls each.
+
+    Other work on the machine adds to them, through its caches and by interrupting messages.
+    """
+
+    def spent() -> int:
+        threads = [thread for pid in (os.getpid(), other) for thread in Path(f"/proc/{pid}/task").iterdir()]
+        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
+
+    found = []
+    for _ in range(_AGAIN):
+        before = spent()
+        for _ in range(repeats):
+            call()
+        found.append((spent() - before) / 1e9 / repeats)
+    return min(found)
 
 
 def _lost(reason: str) -> NoReturn:
