@@ -141,7 +141,10 @@ def _read(run: RunFolder) -> tuple[Path, dict[str, Any]]:
     summary = run.read_summary() or {}
     status = summary.get("status", "not at its end")
     if status != "completed":
-        raise InputError(f"the run in {run.path} is {status}", hint=f"end it first: colonnade up --resume {run.path}")
+        raise InputError(
+            f"the run in {run.path} is {status}",
+            hint=f"end it first: colonnade {'simulate' if run.virtual else 'up'} --resume {run.path}",
+        )
     return base, summary
 
 
