@@ -79,7 +79,7 @@ def test_a_finished_party_has_time_for_the_farewell() -> None:
 def test_a_failure_is_reported_with_its_party_before_the_farewell() -> None:
     for error, party in ((ValueError("torn"), "server"), (PartyFailed("ada", "torn"), "ada")):
         assert converse(fail(error)) == [
-            ("failed", party, str(error)), ("unwatched",), ("part", 2.0), ("over", "failed", str(error)),
+            ("failed", party, str(error)), ("unwatched",), ("part", 2.0), ("over", "failed", error),
             (type(error), str(error)),
         ]  # fmt: skip
 
