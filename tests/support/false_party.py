@@ -54,7 +54,7 @@ class PartyPuppet(Puppet):
 
     def hello(self, run: str = "") -> Hello:
         federation = self._federation
-        parts = {**federation.hashes(), **agreed_parts(federation)}
+        parts = {**federation.stated(), **agreed_parts(federation)}
         return Hello(self.name, federation.id, VERSION, config=parts, rows=DIGITS, run=run, held=self.held)
 
     def embedding(self, round: int) -> Embedding:

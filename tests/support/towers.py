@@ -19,11 +19,16 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "towers"
 _declared = torch.library.Library("torchvision", "FRAGMENT")
 
 
-def example() -> ModuleType:
-    """examples/towers/make.py, or the test is skipped."""
+def declare_operators() -> None:
+    """Before timm is imported."""
     for name in ("nms", "qnms"):
         if not hasattr(torch.ops.torchvision, name):
             _declared.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+
+def example() -> ModuleType:
+    """examples/towers/make.py, or the test is skipped."""
+    declare_operators()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for library in ("PIL", "timm", "transformers"):

@@ -49,6 +49,7 @@ from colonnade.server.prediction.serving.tokens import Tokens
 from colonnade.server.prediction.terms import PredictionTerms
 from tests.support.federation import tree
 from tests.support.tables import table_tree, write_tables
+from tests.support.towers import declare_operators
 
 SECRET = "row 17 has income 1.000"
 
@@ -239,6 +240,7 @@ def every_error() -> list[type[ColonnadeError]]:
     import importlib
     import pkgutil
 
+    declare_operators()
     for found in pkgutil.walk_packages(colonnade.__path__, "colonnade."):
         if not found.name.endswith("__main__"):
             importlib.import_module(found.name)

@@ -317,7 +317,7 @@ def with_data(section: dict[str, Any], **more: Any) -> dict[str, Any]:
     ("section", "protocol", "said"),
     [
         ({**towers.photos(), "model": "mlp"}, {}, "column 'photo' is image, which parties.shop.model does not read"),
-        (with_data(towers.photos(), store="disk"), {}, "columns of type image are read into memory"),
+        (with_data(towers.photos(), store="disk"), {}, "embeddings of images and texts are kept in memory"),
         (with_type(towers.photos(), price="number"), {}, "no column is of type image"),
         (with_type(towers.photos(), photo="text"), {}, "reads columns of type image, and 'photo' is text"),
         (towers.photos(tune=True), {"name": "centralized"}, "which trains no model of it"),
