@@ -19,6 +19,7 @@ from colonnade.common.privacy.accounting.chain import newest
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.protocols.split import Embedding, Evaluation
 from colonnade.reports.records.kinds import KINDS, describe_kind
+from tests.support.towers import declare_operators
 
 
 @pytest.fixture
@@ -49,6 +50,7 @@ def test_it_summarises_the_releases(home: Path, capfd: pytest.CaptureFixture[str
 
 def test_every_kind_that_leaves_a_party_is_described_in_words() -> None:
     """Of every built-in protocol, and of what is common to them; no description is of a kind that is gone."""
+    declare_operators()
     for found in walk_packages(colonnade.common.__path__, "colonnade.common."):
         if "_generated" not in found.name:
             import_module(found.name)
