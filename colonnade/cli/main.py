@@ -63,13 +63,13 @@ _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 def _run(words: Sequence[str]) -> NoReturn:
     """Runs a command and exits; wrong words are an InputError with the command's usage."""
     try:
-        code = app(words, standalone_mode=False)
+        code = app(words, prog_name="colonnade", standalone_mode=False)
     except typer.Abort:
         raise SystemExit(INTERRUPTED) from None
     except _UsageError as wrong:
         context, said = getattr(wrong, "ctx", None), str(getattr(wrong, "format_message")()).rstrip(".")  # noqa: B009
         if said.startswith("Usage:"):  # a group without a command: its help
-            print(said)
+            console.print(said, soft_wrap=True)
             raise SystemExit(InputError.exit_code) from None
         where, usage = "colonnade", "`colonnade --help` lists the commands"
         if context is not None:
