@@ -34,7 +34,7 @@ class Backdoor:
 
     Args:
         rows: number of held-out rows of other classes whose embeddings the trigger replaces.
-        success: share of these that are predicted as the target, with its 95% interval in `interval`.
+        success: share of these that are predicted as the target, with its 95 % interval in `interval`.
         untrained: success of the known rows' mean embedding in a run without deviation.
         chance: share of the rows that are predicted as the target without a trigger.
         honest: accuracy of the run without deviation.

@@ -53,7 +53,7 @@ def _ratio(above: float, below: float) -> float:
 
 @dataclass(frozen=True)
 class Area:
-    """Area under the curve, averaged over classes if there are several (.5 is chance), with its 95% interval."""
+    """Area under the curve, averaged over classes if there are several (.5 is chance), with its 95 % interval."""
 
     auc: float
     interval: tuple[float, float]

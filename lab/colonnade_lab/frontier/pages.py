@@ -103,7 +103,7 @@ def gap(found: SetFrontier, plan: FrontierPlan) -> str:
 
 
 def percent(look: FrontierPoint) -> str:
-    return f"{100 * look.test:.1f}%"
+    return f"{100 * look.test:.1f} %"
 
 
 def _leaders(found: Sequence[SetFrontier], plan: FrontierPlan, axis: str) -> Iterator[list[FrontierPoint]]:

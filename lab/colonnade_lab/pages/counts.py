@@ -126,7 +126,7 @@ def _verdicts(verdicts: Iterable[Verdict | None]) -> Verdicts:
 _WIRE = "processes over the wire, so that bytes count evaluations, and what the wire adds"
 _VIRTUAL = "the virtual clock: the same code, without a network"
 _RULES = (
-    "Ours are means over seeds with their 95% interval in brackets (Student's t, cut where values end; no deviation "
+    "Ours are means over seeds with their 95 % interval in brackets (Student's t, cut where values end; no deviation "
     "between seeds is taken to be below the binomial error of the test rows, or the distance between two looks); ± "
     "is the paper's own deviation. A result *agrees* with the paper if the whole interval is within a point of "
     "accuracy, a quarter of a point of deviation between classes, or a hundredth of bytes and seconds, plus half of "

@@ -30,7 +30,7 @@ _WAITS = "not run yet"
 
 
 def dots(title: str, cells: Sequence[CellStanding]) -> str:
-    """Draws cells in per cent, at least one; lines are our 95% interval and the paper's deviation."""
+    """Draws cells in per cent, at least one; lines are our 95 % interval and the paper's deviation."""
 
     def paint(figure: Figure) -> None:
         axes = rows(figure.subplots(), [one.label for one in cells])

@@ -33,7 +33,7 @@ _T = (
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and the ends of its 95% interval, which are absent for fewer than two finite values."""
+    """A mean and the ends of its 95 % interval, which are absent for fewer than two finite values."""
 
     mean: float
     low: float | None = None
@@ -81,7 +81,7 @@ def floor(value: float) -> float:
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """Mean with the 95% interval by Student's t.
+    """Mean with the 95 % interval by Student's t.
 
     The deviation is at least the values' floor. Equal values without a floor have no interval, since they say nothing
     about the deviation.
