@@ -233,7 +233,7 @@ def _membership(run: AttackedRun, _names: tuple[str, ...], options: Options, _pl
     table.add_row("rows", f"{found.rows}, half of them members; predictions by the {found.by}")
     drawn = _shadows(own, options, table)
     if found.by == "classifier":
-        table.add_row("beware", "from messages of training, whose age tells as well (docs/attackers.md)")
+        table.add_row("beware", "from messages of training, whose age tells as well (docs/attackers_membership.md)")
     table.add_row("told right", f"{found.accuracy:.2%} (chance 50 %), AUC {found.auc:.3f}")
     table.add_row("epsilon is at least", f"{found.least_epsilon:.3f} at delta {found.delta:g}")
     numbers = {key: value for key, value in vars(found).items() if key != "counts"}
