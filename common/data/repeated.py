@@ -129,8 +129,10 @@ class OneRowAKey:
         if rows == kept:
             return ()
         latest = isinstance(self.policy, Latest) and f"the one with the latest {self.policy.latest!r} is used"
-        what = f"is the key, and {rows} rows have {kept} keys: {latest or _KEPT[str(self.policy)]}"
-        return (Doubt(self.key, f"{what}, {rows - kept} rows fall away", "`repeated: refuse` would stop here"),)
+        said = latest or _KEPT[str(self.policy)]
+        out = f"{rows - kept} row{'s' if rows - kept > 1 else ''} left out"
+        what = f"is the key, and {rows} rows have {kept} keys: {said}, {out}"
+        return (Doubt(self.key, what, "`repeated: refuse` would stop here"),)
 
 
 def _groups(keys: KeyColumn) -> np.ndarray:

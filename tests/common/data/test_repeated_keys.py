@@ -48,10 +48,10 @@ def labels(path: Path, repeated: object, lines: tuple[str, ...], label: str, **m
 @pytest.mark.parametrize(
     ("repeated", "ids", "values", "said"),
     [
-        ("first", "bac", [1, 2, None], "the first of each is used, 2 rows fall away"),
-        ("last", "bca", [4, None, 6], "the last of each is used, 2 rows fall away"),
-        ({"latest": "day"}, "abc", [2, 4, None], "the one with the latest 'day' is used, 2 rows fall away"),
-        ("mean", "bac", [2.5, 4, None], "each is used as its mean, 2 rows fall away"),
+        ("first", "bac", [1, 2, None], "the first of each is used, 2 rows left out"),
+        ("last", "bca", [4, None, 6], "the last of each is used, 2 rows left out"),
+        ({"latest": "day"}, "abc", [2, 4, None], "the one with the latest 'day' is used, 2 rows left out"),
+        ("mean", "bac", [2.5, 4, None], "each is used as its mean, 2 rows left out"),
     ],
 )
 def test_one_row_of_each_key_is_used_and_the_others_are_counted(
