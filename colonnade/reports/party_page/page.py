@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from colonnade.common.data.columns.distribution import ColumnBins, DistributionFile
 from colonnade.common.data.columns.kept_encoder import EncoderFile
-from colonnade.common.errors import InputError
+from colonnade.common.errors import ColonnadeError, InputError
 from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.run.json_lines import read_lines
 from colonnade.common.run.json_values import is_number
@@ -22,6 +24,7 @@ from colonnade.reports.html.charts import Axis, Bar, row_chart
 from colonnade.reports.html.page import render, tile
 from colonnade.reports.records.kinds import describe_kind
 from colonnade.reports.records.ledgers import Book, read_books_of, spent
+from colonnade.reports.records.run import folders_beside
 from colonnade.reports.run_page.privacy import protected
 from colonnade.reports.words import amount, counted, listed, percent
 
@@ -40,8 +43,8 @@ def party_page(folder: Path) -> str:
     books, columns = read_books_of(own.ledger), _columns(own)
     if not books and not columns:
         raise InputError(f"{folder}: no message left by its ledger", hint="give the folder of a party that took part")
-    before = _before(own, name, agreed.get("id"))
-    earlier = {} if before is None else {one.name: (one, words) for one, words in _columns(before)}
+    before, had = _before(own, name, agreed.get("id"))
+    earlier = {one.name: (one, words) for one, words in had}
     moves = {one.name: moved(*earlier[one.name], one, words) for one, words in columns if one.name in earlier}
     rows = [_row(one, earlier, moves.get(one.name)) for one, _ in sorted(columns, key=_by_need(moves))]
     far = [name for name in moves if moves[name] is not None]
@@ -117,7 +120,9 @@ def _columns(folder: PartyFolder) -> list[tuple[ColumnBins, Sequence[str]]]:
 
 def _config(folder: PartyFolder) -> tuple[str, Mapping[str, Any]]:
     """The party's name, and the agreed section."""
-    tree = parse_yaml(folder.config.read_text(encoding="utf-8")) if folder.config.is_file() else None
+    tree: Any = None
+    with suppress(FileNotFoundError, ValueError, yaml.YAMLError):  # absent, or not as we have written it
+        tree = parse_yaml(folder.config.read_text(encoding="utf-8"))
     tree = tree if isinstance(tree, dict) else {}
     parties, agreed = tree.get("parties"), tree.get("federation")
     name = next(iter(parties)) if isinstance(parties, dict) and len(parties) == 1 else folder.path.resolve().name
@@ -129,21 +134,26 @@ def _protocol(agreed: Mapping[str, Any]) -> str:
     return str(found.get("name", "")) if isinstance(found, dict) else str(found or "")
 
 
-def _before(own: PartyFolder, name: str, federation: object) -> PartyFolder | None:
-    """The party's newest earlier run of the same federation: beside this folder, or in a run's folder beside its."""
+def _before(
+    own: PartyFolder, name: str, federation: object
+) -> tuple[PartyFolder | None, list[tuple[ColumnBins, Sequence[str]]]]:
+    """The party's newest earlier run of the same federation, and its columns: beside this folder, or in a run's folder
+    beside its. Folders of others, and those that cannot be read, are passed over.
+    """
     here = own.path.resolve()
     in_run = here.parent.name == "parties"
-    around = (here.parent.parent if in_run else here).parent
-    begun = _begun(own)
-    others = [RunFolder(folder).party(name) if in_run else PartyFolder(folder) for folder in around.iterdir()]
-    times = {other: found for other in others if other.path != here and (found := _begun(other)) is not None}
+    times, begun = dict[PartyFolder, float](), _begun(own)
+    for folder in folders_beside(here.parent.parent if in_run else here):
+        other = RunFolder(folder).party(name) if in_run else PartyFolder(folder)
+        with suppress(OSError):
+            if (found := _begun(other)) is not None and begun is not None and found < begun:
+                times[other] = found
     for other in sorted(times, key=lambda each: -times[each]):
-        if begun is None or times[other] >= begun:
-            continue
-        named, agreed = _config(other)
-        if named == name and agreed.get("id") == federation and other.encoder.is_file():
-            return other
-    return None
+        with suppress(OSError, ColonnadeError):
+            named, agreed = _config(other)
+            if named == name and agreed.get("id") == federation and other.encoder.is_file():
+                return other, _columns(other)
+    return None, []
 
 
 def _begun(folder: PartyFolder) -> float | None:

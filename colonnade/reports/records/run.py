@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,13 +137,23 @@ def _summary(run: RunFolder) -> dict[str, Any] | None:
     return {**found, "parties": [str(name) for name in found["parties"]]}
 
 
+def folders_beside(folder: Path) -> list[Path]:
+    """All else in the folder that a folder lies in. It may be anybody's: to look into it may raise OSError."""
+    own = folder.resolve()
+    try:
+        return [each for each in own.parent.iterdir() if each != own]
+    except OSError:
+        return []
+
+
 def _pooled(run: RunFolder, said: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
     """The newest completed run of `centralized` in a folder beside this one, if its tables and rows are the same."""
     if said["status"] == "unfinished" or said["protocol"] == _POOLED or not said.get("rows_hash"):
         return None
-    own, tables = run.path.resolve(), _tables(run, said["parties"])
-    beside = [RunFolder(folder) for folder in own.parent.iterdir() if folder != own]
-    times = {other: other.summary.stat().st_mtime for other in beside if tables and other.summary.is_file()}
+    times, tables = dict[RunFolder, float](), _tables(run, said["parties"])
+    for other in map(RunFolder, folders_beside(run.path) if tables else ()):
+        with suppress(OSError):
+            times[other] = other.summary.stat().st_mtime
     for other in sorted(times, key=lambda each: -times[each])[:_BESIDE]:
         found = other.read_summary() or {}
         whole = found.get("protocol") == _POOLED and found.get("status") == "completed" and not found.get("warning")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +87,32 @@ def test_what_is_refused(runs: Path, monkeypatch, capfd) -> None:
     (folder / "encoder.json").write_text((folder / "encoder.json").read_text().replace("weight", "height"))
     code, said = command(monkeypatch, capfd, "report", folder, "--out", out)
     assert code == 2 and "encoder.json is torn or was altered" in said and not out.exists()
+
+
+def test_what_lies_beside_is_passed_over_where_it_cannot_be_read(
+    runs: Path, tmp_path: Path, monkeypatch, capfd
+) -> None:
+    shutil.copytree(runs / "november", tmp_path / "november")
+    before = shutil.copytree(runs / "october", tmp_path / "october") / "parties" / "bank"
+    (before / "encoder.json").write_text("{")
+    shutil.copytree(before.parent.parent, tmp_path / "torn")
+    (tmp_path / "torn" / "parties" / "bank" / "config.yaml").write_text("parties: [")
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    stat = os.stat
+
+    def refusing(path: Any, *more: Any, **how: Any) -> os.stat_result:
+        if str(path).startswith(str(locked)):  # the folder of another user: chmod stops no root
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return stat(path, *more, **how)
+
+    monkeypatch.setattr(os, "stat", refusing)
+    with pytest.raises(PermissionError):
+        (locked / "summary.json").is_file()
+    for folder in (tmp_path / "november", tmp_path / "november" / "parties" / "bank"):
+        code, said = command(monkeypatch, capfd, "report", folder)
+        assert code == 0, said
+        assert "moved" not in Page((folder / "report.html").read_text()).words
 
 
 def fitted(values: np.ndarray, words: tuple[str, ...] | None = None) -> ColumnBins:
