@@ -115,12 +115,6 @@ def _check_tower(federation: FederationConfig, owner: str, member: PartyConfig |
     """Rejects columns of text or images that no tower reads, and a tower without what it reads."""
     data, model, protocol = member.data, member.model, federation.protocol
     contents = data.contents if isinstance(data, TableColumnsConfig) else {}
-    if contents and getattr(data, "store", "memory") == "disk":
-        types = ", ".join(sorted({*contents.values()}))
-        raise ConfigError(
-            f"{owner}.data.store = disk: columns of type {types} are read into memory",
-            hint="leave `store` out",
-        )
     if not isinstance(model, PretrainedConfig):
         for name, type in contents.items():
             tower = "timm/NAME" if type == "image" else "transformers/TYPE"
