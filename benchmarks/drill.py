@@ -25,7 +25,7 @@ import psutil
 
 from benchmarks.report import console
 from benchmarks.runs import ROOT
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 
 SETS = ("federation.checkpoint.rounds=7", "federation.public_start=true", "launch.backoff=0")  # the same parameters
 ROUNDS, PATIENCE = 72, 90.0

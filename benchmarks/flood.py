@@ -29,7 +29,7 @@ from benchmarks.runs import ROOT
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.observability.ports import refuse_taken
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 
 KINDS = ("silent", "plain", "revoked", "parcels", "hellos")
 SLOWER, GROWTH, LOG = 1.5, 50.0, 1.0  # factor, MB, MB: limits for the effect of a flood

@@ -38,7 +38,7 @@ from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.data.known_sets.catalogue import KNOWN
 from colonnade.common.data.known_sets.places import VARIABLE, presence
 from colonnade.common.models.build import build_model
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 
 BATCH, WIDTH, HALF = 128, 64, (3, 32, 16)
 _WARM_STEPS = 5  # steps excluded from times

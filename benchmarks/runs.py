@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import median
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 
 ROOT = Path(__file__).parent.parent
 

@@ -32,7 +32,7 @@ from benchmarks.scaling import FLOOR, Setting, floor, write
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Event, Telemetry
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from colonnade.common.wire.codec import Codec
 from colonnade.simulation.federation import Simulation
 

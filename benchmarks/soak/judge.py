@@ -13,7 +13,7 @@ from benchmarks.soak.authority import colonnade
 from benchmarks.soak.members import Life
 from benchmarks.soak.record import outcome
 from benchmarks.soak.schedule import MEMBERS, PARTIES, SERVER
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 
 OF_SESSIONS = {"KeyOffer", "KeyProof"}  # new in each session: their number and sizes differ
 # Exit codes after a signal of the soak, the other end's failure, and a failure of the machine (a full disk).

@@ -22,7 +22,7 @@ from colonnade.common.errors import CheckpointError, ContractError, EnvironmentF
 from colonnade.common.privacy.accounting.chain import LOST, mark, refuse_shorter
 from colonnade.common.run.checkpoints import Checkpoints
 from colonnade.common.run.durable import write_kept
-from colonnade.common.run.json_values import whole
+from colonnade.common.run.json_text import whole
 from colonnade.common.run.kept_records import sealed, unsealed
 from colonnade.common.run.kept_tensor import read_any
 from colonnade.common.run.run_cache import RunCache

@@ -13,8 +13,7 @@ from typing import Any, Literal
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.errors import CheckpointError
 from colonnade.common.privacy.accounting.budget import Reserved
-from colonnade.common.run.json_lines import read_lines
-from colonnade.common.run.json_values import whole
+from colonnade.common.run.json_text import read_lines, whole
 
 Kind = Literal["vectors", "splits"]
 KINDS: tuple[Kind, ...] = ("vectors", "splits")

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 from colonnade.common.crypto.told import PARTS
-from colonnade.common.run.json_values import parse_json
+from colonnade.common.run.json_text import parse_json
 
 _LONGEST_NAME = 200  # characters
 _LONGEST_BOX = 1024

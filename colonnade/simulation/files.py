@@ -12,7 +12,7 @@ from colonnade.common.parsing.dump import config_tree
 from colonnade.common.parsing.member_files import config_files
 from colonnade.common.run.checkpoints import Checkpoints
 from colonnade.common.run.durable import write_durably
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.run_folder import STAMP, RunFolder
 from colonnade.server.member.saving import run_number
 

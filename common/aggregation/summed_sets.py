@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.errors import CheckpointError, InputError
-from colonnade.common.run.json_values import whole
+from colonnade.common.run.json_text import whole
 from colonnade.common.run.run_cache import RunCache
 
 NAME = "members"

@@ -37,7 +37,7 @@ from colonnade.common.crypto.told import Parts, TranscriptError, hash_of_values,
 from colonnade.common.errors import PeerError
 from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.messaging.raw import to_tensor
-from colonnade.common.run.json_values import parse_json
+from colonnade.common.run.json_text import parse_json
 
 _Context = str | int
 

@@ -30,7 +30,7 @@ from colonnade.common.data.columns.fields import Doubt, TypedColumn
 from colonnade.common.data.keys import KeyColumn
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.errors import EnvironmentFault
-from colonnade.common.run.json_values import parse_json
+from colonnade.common.run.json_text import parse_json
 from colonnade.common.run.run_folder import MemberFolder
 from colonnade.common.version import VERSION
 

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.escaped import escaped
 from colonnade.common.observability.log import EventLog
-from colonnade.common.run.json_lines import open_to_append
+from colonnade.common.run.json_text import open_to_append
 from colonnade.common.run.rate_limit import Digest, Event, Listener
 
 __all__ = ["Event", "Listener", "Telemetry", "without_nan"]

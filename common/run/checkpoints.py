@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 
 from colonnade.common.errors import CheckpointError, EnvironmentFault
 from colonnade.common.run.durable import write_durably
-from colonnade.common.run.json_values import parse_json, whole
+from colonnade.common.run.json_text import parse_json, whole
 from colonnade.common.run.kept_records import unsealed
 from colonnade.common.run.own_files import open_own
 from colonnade.common.run.state import Snapshot

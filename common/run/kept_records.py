@@ -14,7 +14,7 @@ from typing import Any
 
 from colonnade.common.errors import CheckpointError
 from colonnade.common.run.durable import write_durably
-from colonnade.common.run.json_values import parse_json
+from colonnade.common.run.json_text import parse_json
 
 _CHECKSUM = "checksum"
 

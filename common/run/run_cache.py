@@ -18,7 +18,7 @@ from torch import Tensor
 
 from colonnade.common.errors import CheckpointError, EnvironmentFault
 from colonnade.common.run.durable import write_durably, write_kept
-from colonnade.common.run.json_values import parse_json
+from colonnade.common.run.json_text import parse_json
 
 
 class RunCache:

@@ -16,8 +16,7 @@ from typing import Any
 
 from colonnade.common.errors import InputError
 from colonnade.common.run.durable import write_kept
-from colonnade.common.run.json_lines import read_lines
-from colonnade.common.run.json_values import parse_json
+from colonnade.common.run.json_text import parse_json, read_lines
 from colonnade.common.run.kept_records import Witness, sealed, unsealed
 from colonnade.common.run.own_files import refuse_path
 from colonnade.common.version import VERSION

@@ -16,7 +16,7 @@ from colonnade.common.errors import CheckpointError, EnvironmentFault, PartyLost
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.common.run.durable import write_durably
-from colonnade.common.run.json_values import whole
+from colonnade.common.run.json_text import whole
 from colonnade.common.run.kept_records import sealed, unsealed
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.run.state import Snapshot

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from colonnade.common.run.durable import write_kept
-from colonnade.common.run.json_values import whole
+from colonnade.common.run.json_text import whole
 from colonnade.common.run.run_folder import RunFolder
 
 _MOST = (1 << 32) - 2  # one less than the wire's largest, so that the next still fits

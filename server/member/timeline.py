@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.common.observability.telemetry import Event
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 
 
 def timeline(events: Path, parties: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:

@@ -16,7 +16,7 @@ from colonnade.common.config.privacy import Accounting
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
 from colonnade.common.privacy.accounting.accountant import epsilon
-from colonnade.common.run.json_values import parse_json, whole
+from colonnade.common.run.json_text import parse_json, whole
 from colonnade.common.run.kept_records import Witness
 from colonnade.common.run.run_folder import RunFolder
 

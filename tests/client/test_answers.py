@@ -10,7 +10,7 @@ from colonnade.client.privacy.answers import Answers
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
 from colonnade.common.privacy.accounting.chain import verify
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 
 
 def opened(path: Path | None, *, policy: PolicyConfig | None = None, expected: int = 320) -> Answers:

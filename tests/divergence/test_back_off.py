@@ -14,7 +14,7 @@ from colonnade.common.config.run_options import with_lower_rates
 from colonnade.common.contracts.embeddings import Embedding
 from colonnade.common.errors import ContractError, PeerError, TrainingDiverged
 from colonnade.common.observability.telemetry import Event, Telemetry
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.page import write_page
 from colonnade.simulation.federation import Simulation

@@ -19,7 +19,7 @@ from colonnade.common.models.optimiser import build_optimiser
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.file import load
 from colonnade.common.run.checkpoints import Checkpoints, Owner
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.state import Snapshot, State
 from colonnade.server.member.saving import Saving
 from colonnade.simulation.federation import Simulation

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.common.parsing.file import load
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from tests.cli.run.test_up import assert_as_simulated, events, summary_of, write
 from tests.support.federation import federate
 from tests.support.household import colonnade

@@ -14,7 +14,7 @@ from colonnade.cli.run.health import state
 from colonnade.common.config.chaos import ChaosConfig
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.observability.telemetry import Event
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from tests.support.watched import Samples, Watched, config, value
 
 pytestmark = pytest.mark.slow

@@ -26,7 +26,7 @@ from unittest.mock import patch
 import uvloop
 
 from colonnade.cli import main as command_line
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from colonnade.reports.console import run_to_end, screen
 from tests.support.patience import PATIENCE
 

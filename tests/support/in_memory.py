@@ -20,7 +20,7 @@ from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.observability.telemetry import Event
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection
 from colonnade.server.member.listen import Greet

@@ -20,7 +20,7 @@ from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.messaging.message import largest_bytes
 from colonnade.common.observability.telemetry import Event, Telemetry
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import FRAME_ALLOWANCE

@@ -16,7 +16,7 @@ from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.parsing.file import parse
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from colonnade.server.member.training import ServerRun
 from tests.support.federation import tree
 

@@ -11,7 +11,7 @@ import typer
 
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.common.run.activity import activity
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.launcher.folder_lock import is_held
 from colonnade.reports.console.outputs import make_folder, refuse_unwritable_file, write_text

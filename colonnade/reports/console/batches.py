@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.screen import Screen

@@ -26,7 +26,7 @@ from colonnade.client.training.local import Local
 from colonnade.common.data.columns.noise import add_gaussian
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from colonnade.reports.explanation.resampling import Metric, Numbers, interval, metric_of, resampled
 from colonnade.reports.explanation.trained import Trained
 from colonnade.reports.records.ledgers import read_books_of

@@ -16,8 +16,7 @@ from colonnade.common.data.columns.distribution import ColumnBins, DistributionF
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.errors import ColonnadeError, InputError
 from colonnade.common.parsing.yaml_tree import parse_yaml
-from colonnade.common.run.json_lines import read_lines
-from colonnade.common.run.json_values import is_number
+from colonnade.common.run.json_text import is_number, read_lines
 from colonnade.common.run.numbers import plain
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.reports.html.charts import Axis, Bar, row_chart

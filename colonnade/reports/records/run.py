@@ -16,8 +16,7 @@ from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import InputError
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.parsing.yaml_tree import parse_yaml
-from colonnade.common.run.json_lines import read_lines
-from colonnade.common.run.json_values import is_number
+from colonnade.common.run.json_text import is_number, read_lines
 from colonnade.common.run.run_folder import PartyFolder, RunFolder, describe_source, read_record
 from colonnade.reports.records.ledgers import Book, is_file_name, read_books
 from colonnade.reports.records.trace import Clock, Trace

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from colonnade.common.observability.telemetry import Event
-from colonnade.common.run.json_values import is_number
+from colonnade.common.run.json_text import is_number
 
 
 class Clock:

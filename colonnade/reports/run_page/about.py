@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from colonnade.common.parsing.yaml_tree import parse_yaml
-from colonnade.common.run.json_values import is_number
+from colonnade.common.run.json_text import is_number
 from colonnade.common.run.numbers import plain
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports.console.progress import JUDGED

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
-from colonnade.common.run.json_values import is_number
+from colonnade.common.run.json_text import is_number
 from colonnade.common.run.numbers import plain
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports.console.summary import forest_words, gradient_words

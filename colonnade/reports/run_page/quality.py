@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from colonnade.common.run.json_values import is_number
+from colonnade.common.run.json_text import is_number
 from colonnade.common.run.numbers import plain
 from colonnade.reports.console.summary import WARNING, extra_metrics, metric_rows, own_models, positive_of
 from colonnade.reports.decision import decision_of

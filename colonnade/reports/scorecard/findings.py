@@ -14,7 +14,7 @@ import yaml
 
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.yaml_tree import parse_yaml
-from colonnade.common.run.json_values import is_number
+from colonnade.common.run.json_text import is_number
 from colonnade.common.run.numbers import plain
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.reports.console.summary import positive_of

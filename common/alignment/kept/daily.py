@@ -18,7 +18,7 @@ from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
 from colonnade.common.run.durable import alone_in
-from colonnade.common.run.json_values import parse_json, whole
+from colonnade.common.run.json_text import parse_json, whole
 from colonnade.common.run.kept_records import Witness
 
 NAME = "tested.json"

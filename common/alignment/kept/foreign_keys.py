@@ -8,7 +8,7 @@ from typing import Any
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.errors import CheckpointError
 from colonnade.common.run.durable import write_kept
-from colonnade.common.run.json_values import whole
+from colonnade.common.run.json_text import whole
 from colonnade.common.run.kept_records import sealed, unsealed
 
 NAME = "foreign-keys.json"

@@ -38,7 +38,7 @@ from colonnade.common.crypto.group import ELEMENT
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.messaging.raw import to_bytes, to_tensor
 from colonnade.common.run.durable import write_kept
-from colonnade.common.run.json_values import is_number, parse_json
+from colonnade.common.run.json_text import is_number, parse_json
 from colonnade.common.run.run_folder import read_record
 
 FORMAT = 1

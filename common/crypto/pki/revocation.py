@@ -24,7 +24,7 @@ from colonnade.common.crypto.pki import files
 from colonnade.common.crypto.pki.certificates import describe, fingerprint, name_of, short
 from colonnade.common.crypto.pki.names import check_fingerprint
 from colonnade.common.errors import IdentityError, RefusedError, nearest
-from colonnade.common.run.json_values import parse_json
+from colonnade.common.run.json_text import parse_json
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from torch import Tensor
 from colonnade.common.data.columns.features import Features, Matrix
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.errors import DataError
-from colonnade.common.run.json_values import parse_json
+from colonnade.common.run.json_text import parse_json
 
 _MOST_CLASSES = 1 << 20
 _MOST_DIMS = 8

@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 
 from colonnade.common.errors import BudgetSpent, CheckpointError, EnvironmentFault
 from colonnade.common.privacy.accounting.chain import Chain
-from colonnade.common.run.json_lines import read_lines
-from colonnade.common.run.json_values import whole
+from colonnade.common.run.json_text import read_lines, whole
 
 _BLOCKS = 32  # blocks of a budget: a crash forfeits at most one
 _LEAST = 1e-100  # of a noise multiplier: its square is above 0 and finite

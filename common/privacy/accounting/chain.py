@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.common.errors import CheckpointError
-from colonnade.common.run.json_lines import is_torn
-from colonnade.common.run.json_values import parse_json
+from colonnade.common.run.json_text import is_torn, parse_json
 from colonnade.common.run.own_files import open_own
 
 BEGINNING = "0" * 64

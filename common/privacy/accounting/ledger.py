@@ -13,7 +13,7 @@ from typing import Any
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.messaging.message import Message, dtype_name, payload_bytes, schema, tensor_specs, tensors
 from colonnade.common.privacy.accounting.chain import Chain
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 
 _ROWS = {"rows": 0, "coded": 0, "keys": 0, "lines": 1}  # dimensions that count rows, and how many more than these
 _FAILURE = "Failure"

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.common.errors import BudgetSpent, CheckpointError
 from colonnade.common.privacy.accounting.budget import Reserved
-from colonnade.common.run.json_lines import read_lines
-from colonnade.common.run.json_values import whole
+from colonnade.common.run.json_text import read_lines, whole
 
 if TYPE_CHECKING:
     from colonnade.common.privacy.accounting.sampled import SampledGaussian

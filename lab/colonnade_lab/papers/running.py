@@ -22,7 +22,7 @@ from colonnade.common.data.known_sets.places import cache
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import load
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.python_child import child_environment, python_module
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.version import VERSION

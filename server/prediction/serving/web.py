@@ -25,7 +25,7 @@ from aiohttp import web
 from colonnade.common.contracts.prediction import ROWS
 from colonnade.common.errors import ColonnadeError
 from colonnade.common.observability.web_gate import PATIENCE, Gate, Handler
-from colonnade.common.run.json_values import parse_json
+from colonnade.common.run.json_text import parse_json
 from colonnade.server.prediction.serving.batching import Batcher, Busy, Reply
 from colonnade.server.prediction.serving.openapi import LONGEST, document
 from colonnade.server.prediction.serving.tokens import Tokens, TooMany, Unknown

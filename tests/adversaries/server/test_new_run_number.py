@@ -16,7 +16,7 @@ from colonnade.common.config.members import Config
 from colonnade.common.conversation.control import Save
 from colonnade.common.errors import CheckpointError, ContractError, PeerError
 from colonnade.common.run.checkpoints import Checkpoints
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from tests.support.federation import config
 from tests.support.lying_server import Liar, lying
 

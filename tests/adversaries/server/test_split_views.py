@@ -27,7 +27,7 @@ from colonnade.common.errors import ContractError, EnvironmentFault
 from colonnade.common.protocols.fedvs import Bundle, Gradient
 from colonnade.common.protocols.split_avg import AverageGradient
 from colonnade.common.protocols.vimadmm import Update
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from colonnade.simulation.files import RunFiles
 from colonnade.simulation.outcome import Outcome
 from tests.adversaries.server.test_new_run_number import agreed, two_checkpoints

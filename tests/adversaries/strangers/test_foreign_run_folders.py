@@ -22,7 +22,7 @@ from colonnade.common.parsing.file import load
 from colonnade.common.privacy.accounting.chain import Chain
 from colonnade.common.run.checkpoints import Checkpoints
 from colonnade.common.run.durable import write_durably
-from colonnade.common.run.json_lines import open_to_append
+from colonnade.common.run.json_text import open_to_append
 from colonnade.common.run.own_files import open_own, refuse_foreign
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import RunFolder

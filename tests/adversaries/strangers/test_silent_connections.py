@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from tests.support import warm
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.file import parse
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import STAMP
 from colonnade.reports.explanation.trained import open_run

@@ -15,7 +15,7 @@ from colonnade.cli.main import app
 from colonnade.client.transcript.capture import read_capture
 from colonnade.common.messaging.message import tensors
 from colonnade.common.parsing.file import load
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from tests.cli.run.test_up import events, finish, processes_of, start, wait_for_round
 from tests.support.federation import tree
 from tests.support.household import colonnade

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.common.parsing.file import load
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from tests.cli.run.test_up import events, finish, start, summary_of, write
 from tests.protocols.test_recovered_sums import late
 from tests.support.federation import federate

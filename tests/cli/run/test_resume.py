@@ -19,7 +19,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.models.vector_free import Share
 from colonnade.common.parsing.file import load
 from colonnade.common.run.checkpoints import Checkpoints, Owner
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.run_folder import STAMP, RunFolder
 from colonnade.common.run.state import State
 from colonnade.server.training.trees.forest import Forest

@@ -21,7 +21,7 @@ from colonnade.common.privacy.accounting.chain import verify
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.protocols.fedvs import Answer, Prepared, Shares
 from colonnade.common.protocols.split import Embedding, Evaluation
-from colonnade.common.run.json_lines import open_to_append, read_lines
+from colonnade.common.run.json_text import open_to_append, read_lines
 from colonnade.common.run.run_folder import PartyFolder
 from colonnade.reports.records.ledgers import read_books_of
 

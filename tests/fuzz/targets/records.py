@@ -21,7 +21,7 @@ from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.chain import Chain, newest, verify
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.run.checkpoints import Checkpoints
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.run_folder import STAMP, RunFolder, read_record
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import pack

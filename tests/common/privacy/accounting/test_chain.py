@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.chain import BEGINNING, Chain, newest, verify
 from colonnade.common.privacy.accounting.ledger import Ledger
-from colonnade.common.run.json_lines import read_lines
+from colonnade.common.run.json_text import read_lines
 from tests.common.observability.test_ledger import embedding
 from tests.support import warm
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeGuard
 
 from colonnade.common.run.own_files import open_own
 
@@ -46,3 +47,29 @@ def _last_byte(path: Path) -> bytes:
     with path.open("rb") as file:
         file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
         return file.read(1)
+
+
+_MOST = (1 << 63) - 1
+
+
+def parse_json(text: bytes | str) -> Any:
+    """`json.loads`, with ValueError also for a text that is nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def whole(value: object, most: int = _MOST) -> int:
+    """Returns a value if it is a whole number from 0 to `most`, else raises ValueError, also for a truth value."""
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"expected a whole number from 0 to {most}")
+    return value
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """True for a number that a float holds: not for NaN, an infinity or an integer of hundreds of digits."""
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:
+        return False
