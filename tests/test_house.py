@@ -27,8 +27,6 @@ ACROSS = {
     "common/models/contrastive.py",
     "common/privacy/accounting/sums.py",
     "lab/colonnade_lab/papers/longtail.py",
-    "server/training/metrics/fall.py",
-    "server/training/metrics/outside_metrics.py",
 }
 """Small files with one reader whose subject is another, or that is imported as a module."""
 EXEMPT = {"protocols", "contracts", "_generated"}  # a protocol is a file there, and its messages have names of its own

@@ -25,8 +25,8 @@ from colonnade.common.errors import InputError
 from colonnade.search.folds import read_parts
 from colonnade.search.metrics import SearchMetric
 from colonnade.search.simulated import Listen, Result
+from colonnade.server.training.metrics.quality import Score
 from colonnade.server.training.metrics.residuals import Residuals
-from colonnade.server.training.metrics.score import Score
 
 CONSTANT, BOOSTING, NETWORK, ALONE = "constant", "boosting", "network", "alone"
 """The majority class or the mean; gradient-boosted trees; a neural network; trees over the server's columns."""

@@ -56,7 +56,7 @@ from colonnade.common.wire.codec import Codec
 from colonnade.server.member.admission import Admission
 from colonnade.server.member.context import ServerParts, Timetable
 from colonnade.server.member.sessions import ServerSessions
-from colonnade.server.privacy.label_digest import hold_labels
+from colonnade.server.privacy.labels import hold_labels
 from colonnade.server.protocols import SERVE
 from colonnade.simulation.computing import Benches
 from colonnade.simulation.contexts import Side, refuse_other_rows, virtual_device

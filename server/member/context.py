@@ -37,9 +37,8 @@ from colonnade.common.run.start_secret import StartSecret
 from colonnade.server.alignment.rows import ServerRows, server_keeping
 from colonnade.server.member.admission import DataShape
 from colonnade.server.member.saving import COMMITTED, refuse_older
-from colonnade.server.privacy.label_budget import open_releases
-from colonnade.server.privacy.label_digest import digest_of, refuse_other_labels
-from colonnade.server.privacy.noisy_labels import NoisyLabelFile
+from colonnade.server.privacy.labels import NoisyLabelFile, digest_of, refuse_other_labels
+from colonnade.server.privacy.response_noise import open_releases
 from colonnade.server.training.context import ServerContext, check_labels
 from colonnade.server.training.fusion.active import load_columns
 

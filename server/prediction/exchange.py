@@ -17,10 +17,10 @@ from colonnade.server.aggregation.masked_sums import blinded
 from colonnade.server.aggregation.sums import Found
 from colonnade.server.prediction.terms import Absent
 from colonnade.server.protocols import ACTIVE, FORESTS, JOINT
-from colonnade.server.training.absence import Standing
 from colonnade.server.training.context import ServerContext
-from colonnade.server.training.fusion.active_joint import ActiveJoint
+from colonnade.server.training.fusion.active import ActiveJoint
 from colonnade.server.training.fusion.joint import Decided, Joint, Summed
+from colonnade.server.training.imputation import Standing
 
 
 @dataclass(frozen=True)

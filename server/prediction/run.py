@@ -37,10 +37,10 @@ from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.row_index import RowIndex, distinct
 from colonnade.server.prediction.sessions import PredictionSessions
 from colonnade.server.prediction.terms import PredictionTerms
-from colonnade.server.privacy.label_digest import refuse_other_labels
+from colonnade.server.privacy.labels import refuse_other_labels
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.fusion.active import own_keys
-from colonnade.server.training.metrics.score import margins
+from colonnade.server.training.metrics.quality import margins
 
 Work = Callable[[Model], Awaitable[None]]
 """Uses the model while every party is present."""

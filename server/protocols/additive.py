@@ -18,9 +18,8 @@ from colonnade.server.aggregation.sums import Clear
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate_alone
 from colonnade.server.training.imputation import StandIn
-from colonnade.server.training.sums.returned import ReturnedSums
-from colonnade.server.training.trees.gradients import TreeObjective
-from colonnade.server.training.trees.score_sum import ScoreSum
+from colonnade.server.training.sums import ReturnedSums
+from colonnade.server.training.trees.gradients import ScoreSum, TreeObjective
 
 _SHORTER = 0.5
 """Factor of the steps after a round in which the loss has risen."""

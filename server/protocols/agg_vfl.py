@@ -12,8 +12,7 @@ from colonnade.common.conversation.responses import Responses
 from colonnade.common.protocols.agg_vfl import Config, Evaluation, Gradient, Prediction
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
-from colonnade.server.training.fusion.active import active_party
-from colonnade.server.training.fusion.active_joint import ActiveJoint, active_joint
+from colonnade.server.training.fusion.active import ActiveJoint, active_joint, active_party
 from colonnade.server.training.imputation import StandIn
 
 

@@ -26,8 +26,7 @@ from colonnade.common.protocols.codes import (
 )
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
-from colonnade.server.training.fusion.code_confusions import CodeJoint, Confusions
-from colonnade.server.training.fusion.code_groups import Grouping, frequencies, kept_codes
+from colonnade.server.training.fusion.codes import CodeJoint, Confusions, Grouping, frequencies, kept_codes
 from colonnade.server.training.imputation import StandIn
 
 

@@ -13,8 +13,8 @@ from colonnade.common.conversation.responses import Responses
 from colonnade.common.protocols.czofo import Config, Differences, Embedding
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
-from colonnade.server.training.fusion.combined import CombinedHead
 from colonnade.server.training.fusion.differences import Perturbed
+from colonnade.server.training.fusion.joint import CombinedHead
 from colonnade.server.training.imputation import StandIn
 from colonnade.server.training.round_modes import as_they_come, together
 

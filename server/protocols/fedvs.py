@@ -15,7 +15,7 @@ from colonnade.common.run.phases import evaluation
 from colonnade.server.aggregation.coded import CodedSums
 from colonnade.server.aggregation.key_agreement import introduce
 from colonnade.server.training.context import ServerContext
-from colonnade.server.training.fusion.combined import CombinedHead
+from colonnade.server.training.fusion.joint import CombinedHead
 
 
 def joint(ctx: ServerContext, cfg: Config) -> CombinedHead:

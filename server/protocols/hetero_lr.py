@@ -9,7 +9,7 @@ from colonnade.common.protocols.hetero_lr import ERRORS, WEIGHT, Config
 from colonnade.server.regression.steps import AllSteps
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.regression import Regression
-from colonnade.server.training.trees.score_sum import ScoreSum
+from colonnade.server.training.trees.gradients import ScoreSum
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:

@@ -14,8 +14,8 @@ from colonnade.server.regression.steps import AllSteps
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate_alone
 from colonnade.server.training.regression import Regression
-from colonnade.server.training.sums.returned import ReturnedSums
-from colonnade.server.training.trees.score_sum import ScoreSum
+from colonnade.server.training.sums import ReturnedSums
+from colonnade.server.training.trees.gradients import ScoreSum
 
 _MOST = 0.5
 """Share of bads above which classes are probably in the wrong order."""

@@ -16,7 +16,7 @@ from colonnade.server.aggregation.masked_sums import blinded
 from colonnade.server.aggregation.sums import Sums, evaluate_sums
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
-from colonnade.server.training.fusion.combined import CombinedHead
+from colonnade.server.training.fusion.joint import CombinedHead
 from colonnade.server.training.imputation import StandIn
 from colonnade.server.training.round_modes import as_they_come, together
 

@@ -13,7 +13,7 @@ from colonnade.common.conversation.responses import Responses
 from colonnade.common.protocols.vafl import Config, Embedding
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
-from colonnade.server.training.fusion.weighted import WeightedHead
+from colonnade.server.training.fusion.joint import WeightedHead
 from colonnade.server.training.imputation import StandIn
 from colonnade.server.training.round_modes import as_they_come, together
 

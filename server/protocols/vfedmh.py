@@ -16,8 +16,7 @@ from colonnade.common.protocols.vfedmh import Config, Embedding, Evaluation, Glo
 from colonnade.server.aggregation.masked_sums import blinded
 from colonnade.server.aggregation.sums import Clear, Found, Sums
 from colonnade.server.training.context import ServerContext
-from colonnade.server.training.fusion.active import active_party
-from colonnade.server.training.fusion.active_joint import ActiveJoint, active_joint
+from colonnade.server.training.fusion.active import ActiveJoint, active_joint, active_party
 from colonnade.server.training.imputation import StandIn
 
 

@@ -17,7 +17,7 @@ from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate_alone
 from colonnade.server.training.imputation import StandIn
 from colonnade.server.training.regression import Regression
-from colonnade.server.training.sums.returned import ReturnedSums
+from colonnade.server.training.sums import ReturnedSums
 
 
 class AllSteps:

@@ -36,19 +36,14 @@ from colonnade.common.privacy.labels import NoisyLabels, posterior
 from colonnade.common.run.phases import EVALUATION, Phases
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.state import Snapshot, State
-from colonnade.server.privacy.label_budget import RowReleases
-from colonnade.server.privacy.response_noise import ResponseNoise
-from colonnade.server.training.class_weights import WeightedCrossEntropy, balanced
-from colonnade.server.training.lost_classes import LabelParts
+from colonnade.server.privacy.response_noise import ResponseNoise, RowReleases
+from colonnade.server.training.classes import ClassBalance, LabelParts, WeightedCrossEntropy, balanced
 from colonnade.server.training.metrics import decision
-from colonnade.server.training.metrics.balance import ClassBalance
-from colonnade.server.training.metrics.best import TWO_CLASSES, Best
+from colonnade.server.training.metrics.best import TWO_CLASSES, Best, Fall
 from colonnade.server.training.metrics.decision import Decision
-from colonnade.server.training.metrics.fall import Fall
-from colonnade.server.training.metrics.outside_metrics import OutsideMetrics
+from colonnade.server.training.metrics.quality import Score, margins
 from colonnade.server.training.metrics.residuals import Residuals
-from colonnade.server.training.metrics.score import Score, margins
-from colonnade.server.training.outside_loss import OutsideLoss
+from colonnade.server.training.outside import OutsideLoss, OutsideMetrics
 from colonnade.server.training.watch import GrowthWatch
 
 MEANS = "mean outputs"

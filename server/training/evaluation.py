@@ -14,8 +14,8 @@ from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import M, Message
 from colonnade.common.run.activity import activity
 from colonnade.common.run.phases import evaluation
-from colonnade.server.training.absence import Absence
 from colonnade.server.training.context import ServerContext
+from colonnade.server.training.imputation import Absence
 
 
 @evaluation

@@ -12,7 +12,7 @@ from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import parse
-from colonnade.server.training.class_weights import balanced
+from colonnade.server.training.classes import balanced
 from tests.support.federation import NEEDS, federate
 
 pytestmark = pytest.mark.slow

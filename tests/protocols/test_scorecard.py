@@ -31,7 +31,7 @@ from colonnade.common.parsing.file import parse
 from colonnade.common.protocols.scorecard import Chosen
 from colonnade.common.run.state import State
 from colonnade.server.protocols.scorecard import joint, serve
-from colonnade.server.training.sums.returned import ReturnedSums
+from colonnade.server.training.sums import ReturnedSums
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.outcome import Outcome
 from tests.protocols.test_prediction import ask

@@ -41,7 +41,7 @@ from colonnade.search.comparison.outputs import in_short
 from colonnade.search.comparison.subject import Subject, limited, read_subject
 from colonnade.search.metrics import SearchMetric
 from colonnade.search.simulated import Result, Task
-from colonnade.server.training.metrics.balance import ClassBalance
+from colonnade.server.training.classes import ClassBalance
 from colonnade.simulation.federation import Simulation
 from tests.search.searches import tiny
 from tests.support import warm

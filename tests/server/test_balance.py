@@ -9,7 +9,7 @@ from sklearn.metrics import balanced_accuracy_score
 
 from colonnade.common.config.label_privacy import LabelPrivacyConfig
 from colonnade.common.privacy.labels import NoisyLabels
-from colonnade.server.training.metrics.balance import UNEQUAL, ClassBalance
+from colonnade.server.training.classes import UNEQUAL, ClassBalance
 from colonnade.server.training.metrics.quality import describe
 from tests.server.test_quality import outputs
 

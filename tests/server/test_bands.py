@@ -10,8 +10,7 @@ from scipy.stats import ks_2samp
 from sklearn.metrics import confusion_matrix, roc_auc_score
 
 from colonnade.server.training.metrics import gains
-from colonnade.server.training.metrics.bands import FEWEST, CutOffOutcome, bands, shift
-from colonnade.server.training.metrics.groups import disparities
+from colonnade.server.training.metrics.bands import FEWEST, CutOffOutcome, bands, disparities, shift
 from tests.server.test_gains import RANKED, Rows, arrays
 
 

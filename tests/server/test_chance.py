@@ -9,9 +9,8 @@ from scipy.stats import rankdata
 
 from colonnade.common.data.targets import TargetScale
 from colonnade.server.training.metrics import chance
-from colonnade.server.training.metrics.quality import describe
+from colonnade.server.training.metrics.quality import Score, describe
 from colonnade.server.training.metrics.residuals import Residuals
-from colonnade.server.training.metrics.score import Score
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:

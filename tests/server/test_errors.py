@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from colonnade.server.training.metrics import errors
+from colonnade.server.training.metrics import chance
 
 ROWS, DRAWS = 300, 600
 
@@ -26,7 +26,7 @@ def test_errors_of_classes_are_the_spread_over_draws_of_rows() -> None:
             right.mean(), (right[ones].mean() + right[~ones].mean()) / 2, greater / (ones.sum() * (~ones).sum()),
             -np.log(np.where(ones, second, 1 - second)).mean(),
         )  # fmt: skip
-        found = errors.of_classes(probabilities, labels)
+        found = chance.errors_of_classes(probabilities, labels)
         for name, value in zip(values, measured, strict=True):
             values[name].append(float(value))
             said[name].append(found[name])
@@ -44,7 +44,7 @@ def test_errors_of_numbers_are_the_spread_over_draws_of_rows() -> None:
         wrong = predicted - true
         share = np.square(wrong).sum() / np.square(true - true.mean()).sum()
         measured = (1 - share, np.sqrt(np.square(wrong).mean()), np.abs(wrong).mean())
-        found = errors.of_numbers(predicted, true)
+        found = chance.errors_of_numbers(predicted, true)
         for name, value in zip(values, measured, strict=True):
             values[name].append(float(value))
             said[name].append(found[name])
@@ -53,12 +53,12 @@ def test_errors_of_numbers_are_the_spread_over_draws_of_rows() -> None:
 
 
 def test_rows_that_define_no_error_have_none() -> None:
-    assert not errors.of_classes(np.array([[0.2, 0.8]]), np.array([1]))
-    assert not errors.of_classes(np.array([[np.nan, 0.8], [0.5, 0.5]]), np.array([1, 0]))
-    assert "auc" not in errors.of_classes(np.full((3, 2), 0.5), np.array([1, 1, 1]))
-    assert not errors.of_numbers(np.zeros((4, 2)), np.ones((4, 2)))
+    assert not chance.errors_of_classes(np.array([[0.2, 0.8]]), np.array([1]))
+    assert not chance.errors_of_classes(np.array([[np.nan, 0.8], [0.5, 0.5]]), np.array([1, 0]))
+    assert "auc" not in chance.errors_of_classes(np.full((3, 2), 0.5), np.array([1, 1, 1]))
+    assert not chance.errors_of_numbers(np.zeros((4, 2)), np.ones((4, 2)))
 
 
 def test_numbers_whose_squares_are_not_finite_have_no_error_of_them() -> None:
-    found = errors.of_numbers(np.full((4, 1), 1e200), np.arange(4.0)[:, None])
+    found = chance.errors_of_numbers(np.full((4, 1), 1e200), np.arange(4.0)[:, None])
     assert set(found) == {"mae"} and found["mae"] < 1e200

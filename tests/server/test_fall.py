@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from colonnade.server.training.metrics.fall import Fall
+from colonnade.server.training.metrics.best import Fall
 
 
 def told(values: list[float], metric: str = "auc", error: float = 0.0) -> tuple[list[int], Fall]:

@@ -10,9 +10,8 @@ import torch
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.data.sources import load_labels
 from colonnade.common.observability.telemetry import Telemetry
-from colonnade.server.training.absence import Standing
 from colonnade.server.training.context import MEANS, ServerContext
-from colonnade.server.training.imputation import How, StandIn
+from colonnade.server.training.imputation import How, StandIn, Standing
 from tests.support.federation import config
 
 BATCH = torch.tensor([4, 0, 9])

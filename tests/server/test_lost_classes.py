@@ -15,7 +15,7 @@ from colonnade.common.config.run_options import RowsConfig
 from colonnade.common.data.rows import Partition, partition
 from colonnade.common.data.targets import TargetScale
 from colonnade.common.errors import DataError
-from colonnade.server.training.lost_classes import LabelParts, few_of_common, of_common
+from colonnade.server.training.classes import LabelParts, few_of_common, of_common
 from tests.support.household import colonnade
 
 ROWS = 80

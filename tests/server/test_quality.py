@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from sklearn import metrics
 
 from colonnade.common.data.targets import TargetScale
-from colonnade.server.training.metrics.quality import BINS, describe
+from colonnade.server.training.metrics.quality import BINS, Score, describe
 from colonnade.server.training.metrics.residuals import Residuals
-from colonnade.server.training.metrics.score import Score
 
 
 def outputs(rows: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -39,9 +39,9 @@ from colonnade.launcher.readiness import check_trackers
 from colonnade.reports.console.screen import out
 from colonnade.reports.words import counted, encoded_rows, listed
 from colonnade.server.member.planned import planned, which_model
+from colonnade.server.training.classes import LabelParts, few_of_common, of_common
 from colonnade.server.training.context import check_labels
 from colonnade.server.training.fusion.active import active_features
-from colonnade.server.training.lost_classes import LabelParts, few_of_common, of_common
 from colonnade.simulation.contexts import refuse_other_rows
 
 _STARTS = {

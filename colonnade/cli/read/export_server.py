@@ -26,7 +26,7 @@ from colonnade.common.run.state import State
 from colonnade.common.version import VERSION
 from colonnade.server.protocols import ACTIVE, FORESTS, JOINT
 from colonnade.server.training.fusion.joint import Joint
-from colonnade.server.training.trees.score_sum import ScoreSum
+from colonnade.server.training.trees.gradients import ScoreSum
 from colonnade.simulation.contexts import server_context
 
 _LEARNED = ("head", "heads", "weights")  # names in the server's state

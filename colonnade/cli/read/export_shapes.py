@@ -10,7 +10,7 @@ from typing import Any
 from colonnade.client.training.cards.card import Card
 from colonnade.client.training.trees.points import ShapeSum
 from colonnade.common.protocols.scorecard import Config
-from colonnade.server.training.trees.score_sum import ScoreSum
+from colonnade.server.training.trees.gradients import ScoreSum
 
 SHAPES, CARD = "shapes.json", "scorecard.json"
 

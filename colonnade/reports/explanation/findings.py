@@ -30,7 +30,7 @@ from colonnade.common.run.json_text import read_lines
 from colonnade.reports.explanation.resampling import Metric, Numbers, interval, metric_of, resampled
 from colonnade.reports.explanation.trained import Trained
 from colonnade.reports.records.ledgers import read_books_of
-from colonnade.server.training.trees.score_sum import ScoreSum
+from colonnade.server.training.trees.gradients import ScoreSum
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from colonnade.reports.html.charts import Axis, Bar, Say, point_map, row_chart
 from colonnade.reports.html.markup import Html
 from colonnade.reports.html.page import render
 from colonnade.reports.words import amount
-from colonnade.server.training.trees.score_sum import ScoreSum
+from colonnade.server.training.trees.gradients import ScoreSum
 
 _TEMPLATES = Path(__file__).parent / "templates"
 

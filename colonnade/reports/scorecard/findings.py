@@ -23,8 +23,17 @@ from colonnade.reports.records.run import RecordedRun, read_run
 from colonnade.reports.scorecard.scores import RowScores, by_id, read_predictions, read_scores
 from colonnade.reports.words import counted
 from colonnade.server.training.metrics import gains
-from colonnade.server.training.metrics.bands import Bands, Bools, CutOffOutcome, Floats, bands, shift
-from colonnade.server.training.metrics.groups import FEWEST, Disparities, disparities
+from colonnade.server.training.metrics.bands import (
+    FEWEST_SHOWN,
+    Bands,
+    Bools,
+    CutOffOutcome,
+    Disparities,
+    Floats,
+    bands,
+    disparities,
+    shift,
+)
 
 OTHERS = "(none)"
 """The group of people of whom the file of groups says nothing."""
@@ -259,7 +268,7 @@ def suppressed_words(found: Disparities) -> list[str]:
     """Which groups are not shown, and why."""
     said = []
     if found.small:
-        said.append(f"Not shown, of fewer than {FEWEST} people: {', '.join(found.small)}.")
+        said.append(f"Not shown, of fewer than {FEWEST_SHOWN} people: {', '.join(found.small)}.")
     if found.beside:
         said.append(f"Not shown, since those could be computed from it and the totals: {', '.join(found.beside)}.")
     return said

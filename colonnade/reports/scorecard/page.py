@@ -18,7 +18,7 @@ from colonnade.reports.html.page import render, tile
 from colonnade.reports.scorecard.findings import ScoreFindings, suppressed_words
 from colonnade.reports.words import counted, percent
 from colonnade.server.training.metrics import gains
-from colonnade.server.training.metrics.groups import FOUR_FIFTHS, Disparities
+from colonnade.server.training.metrics.bands import FOUR_FIFTHS, Disparities
 
 TEMPLATES = Path(__file__).parent / "templates"
 

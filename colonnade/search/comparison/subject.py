@@ -27,9 +27,9 @@ from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.run.durable import write_kept
 from colonnade.reports.console.outputs import make_folder
 from colonnade.search.folds import align_once, parts_bytes, read_aligned
+from colonnade.server.training.classes import UNEQUAL, ClassBalance
 from colonnade.server.training.context import check_labels
 from colonnade.server.training.fusion.active import active_features
-from colonnade.server.training.metrics.balance import UNEQUAL, ClassBalance
 from colonnade.simulation.contexts import refuse_other_rows
 
 

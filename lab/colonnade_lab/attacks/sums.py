@@ -29,12 +29,11 @@ from colonnade.common.encryption.parameters import SumSize
 from colonnade.common.errors import InputError
 from colonnade.common.protocols.secureboost import levels, vectors_at, vectors_in
 from colonnade.server.protocols import FORESTS
-from colonnade.server.protocols.secureboost import ForestJoint
+from colonnade.server.protocols.secureboost import ForestJoint, TreeSums
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.trees.forest import Forest, Tree
 from colonnade.server.training.trees.gradients import TreeObjective
 from colonnade.server.training.trees.grower import Query
-from colonnade.server.training.trees.sums import TreeSums
 from colonnade.simulation.federation import Simulation
 from colonnade_lab.attacks.bounds import Area, area
 from colonnade_lab.attacks.completion import DRAWS, balanced

@@ -30,7 +30,7 @@ from colonnade.common.models.losses import CrossEntropy, Objective
 from colonnade.common.models.zeroth_order import spread
 from colonnade.common.protocols.czofo import Config
 from colonnade.server.training.context import ServerContext
-from colonnade.server.training.fusion.combined import CombinedHead
+from colonnade.server.training.fusion.joint import CombinedHead
 
 BLOCK = 2**20  # entries of a layer's changes at once: they stay in the cache
 

@@ -15,8 +15,7 @@ from colonnade.common.conversation.responses import Responses
 from colonnade.common.models.two_point import TwoPoint, row_losses
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
-from colonnade.server.training.fusion.combined import CombinedHead
-from colonnade.server.training.fusion.joint import Targets
+from colonnade.server.training.fusion.joint import CombinedHead, Targets
 from colonnade.server.training.imputation import StandIn
 
 Turns = Awaitable[tuple[Responses[Pair], float | None]]  # responses of a round, and the loss

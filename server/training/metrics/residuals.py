@@ -12,7 +12,7 @@ from torch import Tensor
 
 from colonnade.common.data.targets import CountScale, TargetScale
 from colonnade.common.models.losses import PoissonDeviance, Squared
-from colonnade.server.training.metrics import chance, errors
+from colonnade.server.training.metrics import chance
 
 Numbers = NDArray[np.float64]
 
@@ -70,7 +70,7 @@ class Residuals:
         return metrics, details
 
     def errors(self) -> dict[str, float]:
-        return errors.of_numbers(*self.arrays())
+        return chance.errors_of_numbers(*self.arrays())
 
     def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Predicted and true targets of all rows in their own units, float64 (rows, targets) each."""

@@ -1,15 +1,17 @@
-"""Gradients and Hessians of the task's loss, as whole numbers."""
+"""Gradients and Hessians of the task's loss, as whole numbers; the sum of the parties' scores and a start."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.common.contracts.boosting import scores_of
 from colonnade.common.data.targets import CountScale
-from colonnade.server.training.class_weights import WeightedCrossEntropy
+from colonnade.server.training.classes import WeightedCrossEntropy
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.trees.grower import Gradients
 from colonnade.server.training.trees.splits import Floats, Whole
@@ -129,3 +131,26 @@ def steps_of(numbers: Floats, bits: int) -> Floats:
     """
     found: Floats = np.exp2(np.ceil(np.log2(np.maximum(np.abs(numbers).max(axis=0), _SMALL))) - bits)
     return found
+
+
+class ScoreSum:
+    """The sum of the parties' scores and of where they start.
+
+    Attributes:
+        start: float64 (scores,).
+    """
+
+    def __init__(self, ctx: ServerContext) -> None:
+        self._objective = TreeObjective(ctx)
+        self.start = ctx.state.keep("start", lambda: torch.zeros(scores_of(ctx.federation), dtype=torch.float64))
+
+    def logits(self, parts: Sequence[Tensor]) -> Tensor:
+        """Scores of every party, float32 (rows, scores) each -> logits (rows, classes)."""
+        return self.of_sum(torch.stack(list(parts)).double().sum(0))
+
+    def of_sum(self, total: Tensor) -> Tensor:
+        """Their sum, float32 (rows, scores) -> logits (rows, classes)."""
+        return self._objective.logits((self.start + total.cpu().double()).numpy())
+
+    def heads(self) -> None:
+        """None: a score has no weights."""

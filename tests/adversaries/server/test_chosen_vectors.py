@@ -17,11 +17,11 @@ import pytest
 from colonnade.client.training.trees.bins import binned
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.errors import ConfigError
+from colonnade.server.protocols.secureboost import TreeSums
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.trees.forest import Forest
 from colonnade.server.training.trees.grower import Query
 from colonnade.server.training.trees.splits import Whole
-from colonnade.server.training.trees.sums import TreeSums
 from colonnade.simulation.federation import Simulation
 from tests.protocols.test_secureboost import DEPTH, ROUNDS, config
 

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from colonnade.common.models.losses import CrossEntropy, Objective, Squared
-from colonnade.server.training.class_weights import WeightedCrossEntropy, balanced
+from colonnade.server.training.classes import WeightedCrossEntropy, balanced
 
 WEIGHTS = torch.tensor([0.2, 1.0, 3.5, 0.7], dtype=torch.float64)
 ALL: dict[str, Objective] = {

@@ -16,7 +16,7 @@ from colonnade.common.config.privacy import DiscretePrivacyConfig, number_of_cod
 from colonnade.common.privacy.codes.code_book import CodeBook
 from colonnade.common.privacy.codes.inputs import encoder_inputs, oriented_gradients
 from colonnade.common.privacy.codes.plan import CountNoise
-from colonnade.server.training.fusion.code_groups import Grouping, kept_codes
+from colonnade.server.training.fusion.codes import Grouping, kept_codes
 
 
 @given(st.integers(3, 12), st.integers(2, 36), st.integers(0, 6), st.integers(0, 99))

@@ -1,4 +1,4 @@
-"""The noisy labels of a run on disk: drawn once, for all starts of the server."""
+"""A run's labels on disk: a digest, and the noisy ones, drawn once for all starts of the server."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from colonnade.common.config.label_privacy import LabelPrivacyConfig
-from colonnade.common.errors import CheckpointError
+from colonnade.common.data.labels import LabelColumn
+from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.privacy.labels import NoisyLabels, label_noise, noise_settings
 from colonnade.common.run.kept_tensor import read_recorded, write_tensor
+from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import RunFolder
 
 _ANEW = "begin a new run, which draws noise and spends epsilon anew"
@@ -78,3 +80,30 @@ def _about(config: LabelPrivacyConfig, labels: Tensor, rows: Tensor, classes: in
     named = labels[rows].cpu().numpy().tobytes() + rows.cpu().numpy().tobytes()
     settings = json.dumps(noise_settings(config, classes))
     return {"labels": hashlib.sha256(named).hexdigest(), "settings": settings}
+
+
+_NAME = "labels"
+
+
+def hold_labels(run_cache: RunCache, digest: str) -> None:
+    """Stores the digest of a run's labels on the server's disk. Labels can be guessed from it, so it is never sent."""
+    run_cache.keep(_NAME, digest, {"format": torch.tensor(1)})
+
+
+def refuse_other_labels(run_cache: RunCache, labels: LabelColumn) -> None:
+    """Raises DataError if the labels differ from the stored digest's."""
+    if (held := run_cache.number(_NAME)) and held != digest_of(labels):
+        raise DataError(
+            "server.labels has changed since the run was begun: its ids, its values or their order are others",
+            hint="restore the table, by which ids find the parties' rows, and server.labels.positive; or train "
+            "on the one that is there now",
+        )
+
+
+def digest_of(labels: LabelColumn) -> str:
+    digest = hashlib.sha256(labels.values.contiguous().numpy().tobytes())
+    if labels.weights is not None:
+        digest.update(labels.weights.contiguous().numpy().tobytes())
+    for id in labels.ids or ():
+        digest.update(len(id).to_bytes(8) + id.encode(errors="surrogatepass"))
+    return digest.hexdigest()

@@ -1,9 +1,16 @@
-"""Warnings about parts without rows of some class: a model of one class is always right and has learned nothing."""
+"""Classes of the labels: their sizes, their weights in the loss, and warnings about parts without rows of some class.
+
+Classes are unequal if the most frequent has more than 1.5 times an equal share of the training rows: with two classes,
+more than 75 %. A model that always predicts it then has a high accuracy, so AUC (two classes) or balanced accuracy
+(more) is reported first. A model of a single class is always right and has learned nothing.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,6 +18,7 @@ from torch import Tensor
 from colonnade.common.config.decision import Calibrate, DecideConfig
 from colonnade.common.data.rows import Partition
 from colonnade.common.errors import DataError
+from colonnade.common.models.losses import CrossEntropy
 
 _LIKELY = 0.1  # probability, above which a warning says that the part may lack the class
 _NAMED = 5  # most classes named in a message
@@ -168,3 +176,103 @@ def _rows(part: str, count: int) -> str:
 def _listed(names: Sequence[str]) -> str:
     more = "" if len(names) <= _NAMED else f" and {len(names) - _NAMED} others"
     return f"{'es' if len(names) > 1 else ''} {', '.join(map(repr, names[:_NAMED]))}{more}"
+
+
+UNEQUAL = 1.5
+"""Largest share of a class among the training rows, in multiples of an equal share, for classes to count as equal."""
+
+
+@dataclass(frozen=True)
+class ClassBalance:
+    """Number of training rows by class, at least one class; estimates where the labels are noisy."""
+
+    counts: Sequence[float]
+
+    @classmethod
+    def of(cls, labels: Tensor, classes: int) -> ClassBalance:
+        return cls(torch.bincount(labels.cpu(), minlength=classes).tolist())
+
+    @classmethod
+    def estimated(cls, counts: Tensor) -> ClassBalance:
+        """From estimated counts, float64 (classes,), which noisy labels give at no further epsilon."""
+        return cls(counts.clamp_min(0.0).tolist())
+
+    @property
+    def commonest(self) -> int:
+        """Number of the most frequent class, the first of equals."""
+        return max(range(len(self.counts)), key=self.counts.__getitem__)
+
+    @property
+    def share(self) -> float:
+        """The most frequent class's share of the training rows; 0 if there are none."""
+        return self.counts[self.commonest] / total if (total := sum(self.counts)) else 0.0
+
+    @property
+    def unequal(self) -> bool:
+        return self.share * len(self.counts) > UNEQUAL
+
+    @property
+    def measure(self) -> str:
+        """The metric that judges a model: `accuracy`; if unequal, `auc` (two classes) or `balanced_accuracy` (more)."""
+        if not self.unequal:
+            return "accuracy"
+        return "auc" if len(self.counts) == 2 else "balanced_accuracy"
+
+    def summary(self) -> dict[str, Any]:
+        """`classes` of summary.json."""
+        return {
+            "commonest": self.commonest, "share": round(self.share, 6), "unequal": self.unequal,
+            "measure": self.measure,
+        }  # fmt: skip
+
+
+class WeightedCrossEntropy:
+    """Softmax cross-entropy times the weight of the row's class.
+
+    A batch's mean is over its rows, not over their weights, so a row's share of a gradient depends on its own class
+    alone in every protocol.
+
+    Args:
+        weights: w, positive, one per class, (classes,).
+    """
+
+    def __init__(self, weights: Tensor) -> None:
+        self.weights, self._plain = weights, CrossEntropy()
+
+    def value(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """`w_y (logsumexp(z_j) − z_jy)`, shape (b,), of class numbers int64 (b,)."""
+        return self._of(targets, logits) * self._plain.value(logits, targets)
+
+    def gradient(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """`w_y (softmax(z_j) − y_j)`, shape (b, c)."""
+        return self._of(targets, logits).unsqueeze(-1) * self._plain.gradient(logits, targets)
+
+    def proximal(self, centre: Tensor, targets: Tensor, rho: float) -> Tensor:
+        """The minimiser of w ℓ + ρ/2 ‖z − centre‖², which is that of ℓ under the penalty ρ/w: class by class."""
+        found = torch.empty_like(centre)
+        for number, weight in enumerate(self.weights.tolist()):
+            rows = targets == number
+            if bool(rows.any()):
+                found[rows] = self._plain.proximal(centre[rows], targets[rows], rho / weight)
+        return found
+
+    def mean(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The batch's mean, a scalar that can be differentiated row by row."""
+        each = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
+        return (self._of(targets, logits) * each).mean()
+
+    def change(self, step: Tensor, logits: Tensor, targets: Tensor) -> Tensor:
+        """The unweighted loss's change, float64 (b, q), times w_y."""
+        return self._of(targets, logits).double().unsqueeze(-1) * self._plain.change(step, logits, targets)
+
+    def _of(self, targets: Tensor, logits: Tensor) -> Tensor:
+        return self.weights.to(logits)[targets]
+
+
+def balanced(labels: Tensor, classes: int) -> Tensor:
+    """n / (C n_c) of every class, float64 (classes,): equal weight per class, 1 per row on average if none is empty.
+
+    A class without rows gets weight 1, which is never used.
+    """
+    counts = torch.bincount(labels.cpu(), minlength=classes).to(torch.float64)
+    return torch.where(counts > 0, len(labels) / (classes * counts.clamp_min(1)), 1.0)
