@@ -71,7 +71,7 @@ class Schedule:
 
     def batch(self, round: int) -> Tensor:
         """Row numbers of B(t), int64 (rows,)."""
-        return self.partition.train[self._batches.of(round)]
+        return self.partition.train[self._batches.of(round)].long()
 
     def participants(self, round: int) -> tuple[str, ...]:
         """The parties of a training round in the roster's order: all, or a new random sample of the agreed share."""
@@ -134,17 +134,17 @@ class Schedule:
 
     def blocks(self, part: str) -> tuple[Tensor, ...]:
         """Row numbers of a part, in blocks of at most a batch."""
-        return torch.split(getattr(self.partition, part), self._block)
+        return tuple(block.long() for block in torch.split(getattr(self.partition, part), self._block))
 
     def stage(self, round: int, part: str, block: int) -> int:
         """The number of a block among all that are evaluated after a round, from 1: the training batch is 0."""
         before = self.evaluations(round)[: self.evaluations(round).index(part)]
-        return 1 + block + sum(len(self.blocks(earlier)) for earlier in before)
+        return 1 + block + sum(map(self._blocks_of, before))
 
     def _planned(self, federation: FederationConfig, privacy: AnyPrivacyConfig, rows: int) -> PrivacyPlan:
         run = Span(
             rows, self.rounds, self._counted(privacy), self._steps, federation.fewest_summed, federation.benchmark,
-            self.partition.train, federation.protocol.encoder_draws, federation.outputs, len(federation.parties),
+            self.partition.train.long(), federation.protocol.encoder_draws, federation.outputs, len(federation.parties),
         )  # fmt: skip
         made = PLANS[privacy.mechanism].of(privacy, run)
         _refuse_coarse(federation, made)
@@ -175,8 +175,11 @@ class Schedule:
     def _releases(self, rounds: int) -> int:
         """Maximum number of matrices that one party releases in a run of `rounds` rounds."""
         validations = -(-rounds // self._every)
-        validation, test = (math.ceil(len(getattr(self.partition, part)) / self._block) for part in _EVALUATED)
+        validation, test = map(self._blocks_of, _EVALUATED)
         return self._participations(rounds) + validations * validation + (validations if self._tests else 1) * test
+
+    def _blocks_of(self, part: str) -> int:
+        return math.ceil(len(getattr(self.partition, part)) / self._block)
 
     def _participations(self, rounds: int) -> int:
         """Number of training rounds of the party that is drawn most often."""

@@ -22,7 +22,7 @@ _MOST_KEPT, _BYTES_KEPT = 64, 1 << 26  # permutations, of which two are kept wha
 
 @dataclass(frozen=True)
 class Partition:
-    """Row numbers, int64, disjoint, together all rows unless `rows.train` takes fewer.
+    """Row numbers, int32, disjoint, together all rows unless `rows.train` takes fewer.
 
     `train` is in an order drawn once from the seed, since many files are sorted by class; the others ascend.
     """
@@ -48,7 +48,7 @@ def partition(rows: int, official_test: int, config: RowsConfig, seed: int) -> P
         )
     official = config.test == "official" or (config.test is None and official_test > 0)
     pool = rows - official_test if official else rows
-    order = torch.randperm(pool, generator=generator("partition", seed))
+    order = torch.randperm(pool, dtype=torch.int32, generator=generator("partition", seed))
     drawn = 0 if official else _size(_TEST_FRACTION if config.test is None else config.test, pool)
     kept = drawn + _size(config.validation, pool - drawn)
     if kept >= pool:
@@ -56,15 +56,15 @@ def partition(rows: int, official_test: int, config: RowsConfig, seed: int) -> P
             f"of {rows} rows none remains for training: {rows - pool + drawn} test, {kept - drawn} validate",
             hint="lower `rows.test` or `rows.validation`",
         )
-    test = torch.arange(pool, rows) if official else order[:drawn].sort().values
+    test = torch.arange(pool, rows, dtype=torch.int32) if official else order[:drawn].sort().values
     return Partition(order[kept:][: config.train], order[drawn:kept].sort().values, test)
 
 
 def partition_around(held: Tensor, rows: int, config: RowsConfig, seed: int) -> Partition:
-    """Partitions rows with the rows `held`, int64 (m,), as the test part: a fold of a cross-validation. Raises
+    """Partitions rows with the rows `held`, whole numbers (m,), as the test part: a fold of a cross-validation. Raises
     ConfigError.
     """
-    order = torch.randperm(rows, generator=generator("partition", seed))
+    order = torch.randperm(rows, dtype=torch.int32, generator=generator("partition", seed))
     rest = order[~torch.isin(order, held)]
     kept = _size(config.validation, len(rest))
     if kept >= len(rest):
@@ -72,7 +72,7 @@ def partition_around(held: Tensor, rows: int, config: RowsConfig, seed: int) -> 
             f"of {rows} rows none remains for training: {len(held)} are held out, {kept} validate",
             hint="lower `rows.validation`",
         )
-    return Partition(rest[kept:][: config.train], rest[:kept].sort().values, held.sort().values)
+    return Partition(rest[kept:][: config.train], rest[:kept].sort().values, held.int().sort().values)
 
 
 class HasRows(Protocol):

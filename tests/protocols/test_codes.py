@@ -167,7 +167,7 @@ def test_a_prediction_of_a_row_is_its_set_whatever_it_was_drawn_for() -> None:
     """The server asks for training rows, whose sets have less epsilon left: they get no second one."""
     cfg = config(CODES, PRIVATE, ONCE)
     outcome = federate(cfg)
-    rows = torch.cat([outcome.server.schedule.partition.train[:50], outcome.server.schedule.partition.test[:50]])
+    rows = torch.cat([outcome.server.schedule.partition.train[:50], outcome.server.schedule.partition.test[:50]]).long()
     sent = sets_of(outcome, "party1")
     one, two = ask(cfg, outcome, rows, rows.flip(0))
     assert torch.equal(one, two.flip(0))

@@ -26,6 +26,7 @@ from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.run_page.presence import stragglers
 from colonnade.reports.run_page.privacy import headline as spent
 from colonnade.reports.run_page.privacy import privacy_card
+from colonnade.reports.standings.contender import estimated
 from colonnade.reports.words import amount, counted, percent, seconds
 
 Card = dict[str, Any]
@@ -121,15 +122,19 @@ def answer(run: RecordedRun) -> str:
 
 def pooled_words(run: RecordedRun, result: Reached) -> str:
     """How far a result is from a model of all tables in one place, tested on the same rows; "" if none is known."""
-    pooled = None if run.pooled is None else result_of(run.pooled[1])
-    if pooled is None or (pooled.part, pooled.metric) != (result.part, result.metric):
+    if run.pooled is None or (pooled := result_of(run.pooled[1])) is None:
         return ""
-    gap = result.value - pooled.value
-    if result.metric == "rmse":
-        return f"; {plain(abs(gap), 2)} {'above' if gap > 0 else 'below'} all tables pooled"
-    points = f"{100 * abs(gap):.1f}"
-    return "; the same as all tables pooled" if points == "0.0" else (
-        f"; {points} points {'above' if gap > 0 else 'below'} all tables pooled")  # fmt: skip
+    metric, part = result.metric, "test" if result.part == "test" else "validation"
+    if (pooled.part, pooled.metric) != (result.part, metric):
+        return ""
+    own, other = (
+        estimated(found.value, of, part, metric) for found, of in ((result, run.summary), (pooled, run.pooled[1]))
+    )
+    if not own.differs(other):
+        return f"; not told apart from all tables pooled ({say(metric, other.value)})"
+    gap = own.value - other.value
+    said = plain(abs(gap), 2) if metric == "rmse" else f"{plain(100 * abs(gap), 2)} points"
+    return f"; {said} {'above' if gap > 0 else 'below'} all tables pooled"
 
 
 def _of_all(run: RecordedRun) -> str:

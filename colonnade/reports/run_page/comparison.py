@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,15 @@ from colonnade.reports.console.summary import best_of_stopped, measure_of
 from colonnade.reports.html.charts import Axis, Trend, line_chart
 from colonnade.reports.records.run import BASELINES, RecordedRun
 from colonnade.reports.run_page.about import headline
-from colonnade.reports.standings.contender import Contender, Estimate, Measure, Protection, is_reference
+from colonnade.reports.standings.contender import (
+    Contender,
+    Estimate,
+    Measure,
+    Protection,
+    confusion,
+    estimated,
+    is_reference,
+)
 from colonnade.reports.standings.page import ComparisonPage, Figure, ValueTable
 from colonnade.reports.words import amount, seconds
 
@@ -74,36 +81,12 @@ def _standing(name: str, run: RecordedRun, metric: str) -> Contender:
 
 
 def _estimate(value: float | None, run: RecordedRun, part: str, metric: str) -> Estimate | None:
-    """A value with its standard error, from the confusion matrix; of an AUC as if scores were exponential."""
-    if value is None:
-        return None
-    table = _confusion(run, part)
-    totals = [sum(row) for row in table]
-    if not table or not all(totals):
-        return Estimate(value)
-    if metric == "accuracy":
-        return Estimate(value, math.sqrt(value * (1 - value) / sum(totals)))
-    recalls = [row[at] / total for at, (row, total) in enumerate(zip(table, totals, strict=True))]
-    if metric == "balanced_accuracy":
-        spread = sum(recall * (1 - recall) / total for recall, total in zip(recalls, totals, strict=True))
-        return Estimate(value, math.sqrt(spread) / len(table))
-    return Estimate(value, _of_auc(value, *totals) if metric == "auc" and len(totals) == 2 else None)
-
-
-def _of_auc(value: float, others: int, ones: int) -> float:
-    """Hanley and McNeil (1982)."""
-    above, below = value / (2 - value) - value**2, 2 * value**2 / (1 + value) - value**2
-    return math.sqrt((value * (1 - value) + (ones - 1) * above + (others - 1) * below) / (ones * others))
-
-
-def _confusion(run: RecordedRun, part: str) -> Sequence[Sequence[int]]:
-    found = ((run.summary.get("details") or {}).get(part) or {}).get("confusion") or ()
-    return found if isinstance(found, list) else ()
+    return None if value is None else estimated(value, run.summary, part, metric)
 
 
 def _rows(run: RecordedRun, part: str) -> int:
     """Number of rows of a part; 0 if the summary does not say it."""
-    return sum(map(sum, _confusion(run, part)))
+    return sum(map(sum, confusion(run.summary, part)))
 
 
 def _baseline(run: RecordedRun) -> tuple[object, ...]:
@@ -114,7 +97,7 @@ def _no_column(run: RecordedRun, metric: str) -> list[Contender]:
     """A model that knows no column, as a reference."""
     found = run.summary["metrics"].get(f"test_baseline_{metric}")
     if metric in ("auc", "balanced_accuracy"):
-        found = 1 / max(2, len(_confusion(run, "test")))
+        found = 1 / max(2, len(confusion(run.summary, "test")))
     name = "always the mean" if metric == "rmse" else "always the commonest class"
     return [] if found is None else [Contender(name, test=Estimate(found), reference=True)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -43,6 +43,32 @@ class Estimate:
     def half_of_difference(self, other: Estimate) -> float:
         """Half of the 95% interval of the difference; without errors 0."""
         return _SURE * math.hypot(self.error or 0.0, other.error or 0.0)
+
+
+def estimated(value: float, summary: Mapping[str, Any], part: str, metric: str) -> Estimate:
+    """A value with its standard error, from the confusion matrix; of an AUC as if scores were exponential."""
+    table = confusion(summary, part)
+    totals = [sum(row) for row in table]
+    if not table or not all(totals):
+        return Estimate(value)
+    if metric == "accuracy":
+        return Estimate(value, math.sqrt(value * (1 - value) / sum(totals)))
+    recalls = [row[at] / total for at, (row, total) in enumerate(zip(table, totals, strict=True))]
+    if metric == "balanced_accuracy":
+        spread = sum(recall * (1 - recall) / total for recall, total in zip(recalls, totals, strict=True))
+        return Estimate(value, math.sqrt(spread) / len(table))
+    return Estimate(value, _of_auc(value, *totals) if metric == "auc" and len(totals) == 2 else None)
+
+
+def _of_auc(value: float, others: int, ones: int) -> float:
+    """Hanley and McNeil (1982)."""
+    above, below = value / (2 - value) - value**2, 2 * value**2 / (1 + value) - value**2
+    return math.sqrt((value * (1 - value) + (ones - 1) * above + (others - 1) * below) / (ones * others))
+
+
+def confusion(summary: Mapping[str, Any], part: str) -> Sequence[Sequence[int]]:
+    found = ((summary.get("details") or {}).get(part) or {}).get("confusion") or ()
+    return found if isinstance(found, list) else ()
 
 
 @dataclass(frozen=True)

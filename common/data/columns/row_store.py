@@ -166,12 +166,13 @@ def _write(
     assert done == rows
     tensors = {"values": {"dtype": "F32", "shape": [rows, columns], "data_offsets": [0, end := 4 * rows * columns]}}
     if order is not None:
-        places = np.empty(rows, np.int32)
         for begin in range(0, rows, _PIECE):
-            some = order[begin : begin + _PIECE]
-            places[some] = np.arange(begin, begin + len(some), dtype=np.int32)
-        file.write(places.data)
-        crc = zlib.crc32(places.data, crc)
+            count = min(_PIECE, rows - begin)
+            here = np.flatnonzero((order >= begin) & (order < begin + count))
+            places = np.empty(count, np.int32)
+            places[order[here] - begin] = here
+            file.write(places.data)
+            crc = zlib.crc32(places.data, crc)
         tensors["places"] = {"dtype": "I32", "shape": [rows], "data_offsets": [end, end + 4 * rows]}
     header = json.dumps({"__metadata__": {"key": key, "crc": f"{crc:08x}"}, **tensors}).encode()
     file.seek(0)

@@ -42,7 +42,7 @@ def test_every_row_goes_to_one_place(
     parts = partition(rows, official, RowsConfig(validation=validation, test=test), seed)
     everything = torch.cat([parts.train, parts.validation, parts.test])
     assert everything.sort().values.tolist() == list(range(rows))
-    assert everything.dtype == torch.int64
+    assert everything.dtype == torch.int32
 
 
 def test_fewer_rows_to_train_on_leave_the_others_as_they_are() -> None:
