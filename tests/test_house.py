@@ -20,7 +20,6 @@ ACROSS = {
     "colonnade/cli/checks/noise.py",
     "colonnade/cli/checks/untuned.py",
     "colonnade/cli/start.py",
-    "client/training/secret_steps.py",
     "common/encryption/gaussian.py",
     "common/data/known_sets/views.py",
     "common/data/outside.py",

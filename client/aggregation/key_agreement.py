@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 
 import torch
 
 from colonnade.client.training.context import ClientContext
+from colonnade.client.transcript.entries import entry_of
+from colonnade.client.transcript.transcript import always_in_step
 from colonnade.common.aggregation.messages import KeyOffer, KeyProof, KeyProofs, KeyRing
+from colonnade.common.config.compression import form_of
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.crypto.lengths import KEY_PROOF_BYTES
 from colonnade.common.crypto.sealing import Agreement, Offer, Pairing, PairKeys, Seals
 from colonnade.common.crypto.signatures import Verifier
 from colonnade.common.errors import ContractError
+from colonnade.common.messaging.forms import AS_IS
+from colonnade.common.messaging.message import Message
 from colonnade.common.messaging.raw import take_apart, to_bytes, to_tensor
 
 
@@ -84,3 +91,32 @@ def _offers(names: tuple[str, ...], ring: KeyRing) -> dict[str, Offer]:
     rows = zip(ring.keys, certificates, signatures, told, strict=True)
     offers = [Offer(*map(to_bytes, row)) for row in rows]
     return dict(zip(names, offers, strict=True))
+
+
+_NAME = "told"  # in the state: a list, empty until the party has received a message that is the same for all
+
+
+class Told:
+    """The hash of what the party side has received on its link, in order.
+
+    Args:
+        trains: False for predictions, whose requests are bound separately.
+    """
+
+    def __init__(self, ctx: ClientContext, server: Link, *, trains: bool = True) -> None:
+        federation = ctx.federation
+        self._kept = ctx.state.keep(_NAME, list[str])
+        self._exact = form_of(federation.compress.down) == AS_IS
+        if not always_in_step(federation, CONTRACTS[federation.protocol.name]):
+            self._kept.clear()
+        elif trains:
+            server.on_taken = self._take
+
+    def bind(self, about: bytes) -> bytes:
+        """Hash of a sum's subject and of everything that we were told before it."""
+        return sha256(about + self._kept[0].encode()).digest() if self._kept else about
+
+    def _take(self, message: Message) -> None:
+        if (entry := entry_of(message, message.round, exact=self._exact)) is not None:
+            before = self._kept[0] if self._kept else ""
+            self._kept[:] = [sha256(repr((before, entry.name, entry.round)).encode() + entry.digest).hexdigest()]

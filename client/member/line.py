@@ -8,7 +8,7 @@ from functools import partial
 
 from colonnade.client.member.task import PartyTask
 from colonnade.client.privacy.egress import Egress
-from colonnade.client.privacy.stage import Privacy
+from colonnade.client.privacy.mechanisms import Privacy
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.progress import TrainingProgress
 from colonnade.client.transcript.capture import Capture

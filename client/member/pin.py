@@ -9,8 +9,7 @@ from pathlib import Path
 from threading import Lock
 
 from colonnade.client.dialling.instructions import ended_early
-from colonnade.client.privacy.own_codes import DRAWS
-from colonnade.client.privacy.row_places import PLACES
+from colonnade.client.privacy.codes import DRAWS, PLACES
 from colonnade.common.aggregation.summed_sets import NAME as SUMS
 from colonnade.common.aggregation.summed_sets import times_written
 from colonnade.common.alignment.kept.foreign_keys import NAME as FOREIGN

@@ -25,8 +25,8 @@ from colonnade.client.member.line import PartyLine
 from colonnade.client.member.pin import Pin
 from colonnade.client.member.task import PartyTask
 from colonnade.client.prediction.own_predictions import OwnLines, OwnPredictions
-from colonnade.client.privacy.row_places import aligned_places
-from colonnade.client.privacy.stage import Privacy
+from colonnade.client.privacy.codes import aligned_places
+from colonnade.client.privacy.mechanisms import Privacy
 from colonnade.client.ranks.group import Group
 from colonnade.client.training.cards.card import EXPLAINED
 from colonnade.client.training.context import ClientContext

@@ -6,7 +6,7 @@ import torch
 
 from colonnade.client.aggregation.masked_sums import terms
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.sums.returned import OwnSums
+from colonnade.client.training.sums import OwnSums
 from colonnade.client.training.trees.bins import binned
 from colonnade.client.training.trees.pairs import PairBins, ShapeBins
 from colonnade.client.training.trees.points import ShapeSum

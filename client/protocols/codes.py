@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from colonnade.client.privacy.own_encoder import unprotected
+from colonnade.client.privacy.codes import unprotected
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
 from colonnade.client.training.local import Local

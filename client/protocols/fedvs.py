@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from colonnade.client.aggregation.coded import CodedParty
+from colonnade.client.aggregation.coded import CodedParty, polynomial
 from colonnade.client.aggregation.key_agreement import agree
-from colonnade.client.aggregation.quantised import polynomial
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.local import Local
 from colonnade.common.aggregation.coded_rows import CodedRows

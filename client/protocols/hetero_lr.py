@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from colonnade.client.regression.errors import OwnErrors, own_errors
-from colonnade.client.regression.steps import OwnSteps, share_of, step_terms
+from colonnade.client.regression import OwnErrors, OwnSteps, own_errors, share_of, step_terms
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.linear.columns import LinearColumns
 from colonnade.client.training.linear.model import LinearModel

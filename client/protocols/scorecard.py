@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from colonnade.client.regression.steps import OwnSteps, share_of, step_terms
-from colonnade.client.training.cards.bins import CardBins, card_of
+from colonnade.client.regression import OwnSteps, share_of, step_terms
+from colonnade.client.training.cards.bins import CardBins, card_of, refuse_without_library
 from colonnade.client.training.cards.card import Card, WoeColumns
-from colonnade.client.training.cards.optimal import refuse_without_library
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.sums.returned import OwnSums
+from colonnade.client.training.sums import OwnSums
 from colonnade.client.training.trees.bins import BinnedTable, directions
 from colonnade.client.training.trees.pairs import ShapeBins
 from colonnade.client.training.trees.points import ShapeSum

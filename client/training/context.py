@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.client.privacy.answers import Answers, Kind
-from colonnade.client.privacy.own_encoder import OwnEncoder
+from colonnade.client.privacy.codes import OwnEncoder
 from colonnade.client.ranks.backprop import RankedBackprop
 from colonnade.client.ranks.group import Group
 from colonnade.client.training.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop

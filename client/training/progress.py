@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from colonnade.client.privacy.stage import Privacy
+from colonnade.client.privacy.mechanisms import Privacy
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.conversation.traffic import Traffic

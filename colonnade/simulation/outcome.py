@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from colonnade.client.privacy.stage import Privacy
+from colonnade.client.privacy.mechanisms import Privacy
 from colonnade.client.training.context import ClientContext
 from colonnade.client.transcript.capture import Capture
 from colonnade.common.messaging.message import Message

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from colonnade.common.alignment.messages import alignment_kinds, all_limits
@@ -36,13 +39,47 @@ from colonnade.common.errors import (
 )
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.run.durable import write_kept
+from colonnade.common.run.json_text import whole
 from colonnade.common.run.phases import CHECKPOINT, COMPUTING, EVALUATION, WAITING, Phases
+from colonnade.common.run.run_folder import RunFolder
 from colonnade.server.member.admission import Admission, claimed
 from colonnade.server.member.party import Intake, Member, Versions, first_hello, screened
 from colonnade.server.member.saving import common_round
-from colonnade.server.member.session_numbers import SessionNumbers
 from colonnade.server.member.traffic import Totals
 from colonnade.server.training.watch import GrowthWatch
+
+_MOST = (1 << 32) - 2  # one less than the wire's largest, so that the next still fits
+
+
+@dataclass(frozen=True)
+class SessionNumbers:
+    """Source of session numbers. Parties refuse a session whose number is not larger than the previous one.
+
+    Numbers are seconds since 1970 (`clock`), so they increase even if the file is lost or the folder is an older copy.
+    The file protects against a clock that goes back. Without a folder, in a simulation, they count from 1.
+    """
+
+    folder: Path | None = None
+    clock: Callable[[], float] = time.time
+
+    def after(self, last: int) -> int:
+        """A number larger than `last` and all earlier ones; it is on disk when this returns."""
+        if self.folder is None:
+            return last + 1
+        number = max(last + 1, int(self.clock()))
+        path = RunFolder(self.folder).session
+        number = max(number, kept(path) + 1)
+        write_kept(path, str(number).encode())
+        return number
+
+
+def kept(path: Path) -> int:
+    try:
+        return whole(int(path.read_text(encoding="utf-8")), _MOST)
+    except (OSError, ValueError):
+        return 0  # rely on the clock
+
 
 _FLOODED = "look at that party's program: an honest one sends what it is asked for"
 

@@ -27,10 +27,9 @@ from colonnade.common.run.descriptors import raise_limit
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import FRAME_ALLOWANCE
 from colonnade.server.member.admission import Admission, DataShape
-from colonnade.server.member.handshakes import watch_handshakes
 from colonnade.server.member.hub import Hub
 from colonnade.server.member.identity import own_identity
-from colonnade.server.member.listen import Door, Greet, ServerTls
+from colonnade.server.member.listen import Door, Greet, ServerTls, watch_handshakes
 from colonnade.server.member.listen import Listener as Port
 
 _PARTING = 10.0  # seconds that parties have for their farewell

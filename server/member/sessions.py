@@ -23,10 +23,9 @@ from colonnade.common.run.start_secret import StartSecret
 from colonnade.common.run.user_code import naming_user_code
 from colonnade.server.alignment.rows import ServerRows
 from colonnade.server.member.admission import Admission
-from colonnade.server.member.hub import Hub
+from colonnade.server.member.hub import Hub, SessionNumbers
 from colonnade.server.member.planned import tell_planned
 from colonnade.server.member.saving import Saving
-from colonnade.server.member.session_numbers import SessionNumbers
 from colonnade.server.protocols import SERVE
 from colonnade.server.training.context import ServerContext
 

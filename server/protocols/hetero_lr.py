@@ -6,9 +6,8 @@ from functools import partial
 
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.protocols.hetero_lr import ERRORS, WEIGHT, Config
-from colonnade.server.regression.steps import AllSteps
+from colonnade.server.regression import AllSteps, Regression
 from colonnade.server.training.context import ServerContext
-from colonnade.server.training.regression import Regression
 from colonnade.server.training.trees.gradients import ScoreSum
 
 

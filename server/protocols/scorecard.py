@@ -10,10 +10,9 @@ import torch
 
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.protocols.scorecard import Chosen, Config, InformationValues
-from colonnade.server.regression.steps import AllSteps
+from colonnade.server.regression import AllSteps, Regression
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate_alone
-from colonnade.server.training.regression import Regression
 from colonnade.server.training.sums import ReturnedSums
 from colonnade.server.training.trees.gradients import ScoreSum
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from colonnade.client.privacy.kept_codes import KeptCodes
+from colonnade.client.privacy.codes import KeptCodes
 from colonnade.common.errors import CheckpointError, EnvironmentFault, InputError
 from colonnade.common.privacy.subsets import SubsetSelection
 from colonnade.common.run import kept_tensor

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.client.privacy.stage import Privacy
+from colonnade.client.privacy.mechanisms import Privacy
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import BudgetSpent, ConfigError

@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.client.privacy.kept_codes import KeptCodes
-from colonnade.client.privacy.row_places import PLACES, PlacedRelease, RowPlaces
+from colonnade.client.privacy.codes import PLACES, KeptCodes, PlacedRelease, RowPlaces
 from colonnade.common.errors import CheckpointError, EnvironmentFault, InputError
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.privacy.subsets import SubsetSelection

@@ -12,8 +12,8 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from colonnade.client.privacy.own_codes import OwnCodes
-from colonnade.client.privacy.stage import Privacy
+from colonnade.client.privacy.codes import OwnCodes
+from colonnade.client.privacy.mechanisms import Privacy
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import BudgetSpent, CheckpointError, ConfigError, ContractError, InputError

@@ -13,7 +13,7 @@ from scipy.stats import kstest, norm
 from torch import Tensor
 
 from colonnade.client.privacy.egress import Egress
-from colonnade.client.privacy.stage import Privacy
+from colonnade.client.privacy.mechanisms import Privacy
 from colonnade.common.aggregation.messages import Masked, Members
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.config.privacy import OnceConfig, PrivacyConfig

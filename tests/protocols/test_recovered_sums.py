@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.client.privacy.stage import Privacy
+from colonnade.client.privacy.mechanisms import Privacy
 from colonnade.common.aggregation.masks import remove_masks
 from colonnade.common.aggregation.messages import (
     RECOVERY,

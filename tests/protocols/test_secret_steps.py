@@ -13,9 +13,9 @@ from scipy.stats import binom
 from torch import nn
 
 from colonnade.client.privacy import mechanisms
-from colonnade.client.privacy.stage import Privacy
+from colonnade.client.privacy.mechanisms import Privacy
+from colonnade.client.protocols.vimadmm import SecretSteps
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.secret_steps import SecretSteps
 from colonnade.common.config.members import Config
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.config.privacy import AdaptivePrivacyConfig

@@ -18,7 +18,7 @@ from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
 from sklearn.metrics import log_loss, mean_poisson_deviance
 from torch import Tensor
 
-from colonnade.client.privacy.stage import Privacy
+from colonnade.client.privacy.mechanisms import Privacy
 from colonnade.client.protocols.secureboost import participate
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.trees.bins import binned

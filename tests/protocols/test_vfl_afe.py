@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from colonnade.client.privacy.stage import Privacy
+from colonnade.client.privacy.mechanisms import Privacy
 from colonnade.client.training.context import refuse_mixing
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.contracts.registry import CONTRACTS

@@ -10,7 +10,7 @@ import pytest
 
 from colonnade.common.conversation.membership import Failure
 from colonnade.common.errors import PartyFailed, PartyLost
-from colonnade.server.prediction.sessions import PredictionSessions
+from colonnade.server.prediction.run import PredictionSessions
 from colonnade.server.prediction.terms import PredictionTerms
 from tests.server.stage import Stage, stage
 

@@ -15,7 +15,7 @@ from colonnade.common.tracking.allowed import round_metrics
 from colonnade.reports.console.progress import Progress
 from colonnade.reports.console.screen import Screen
 from colonnade.reports.records.run import read_run
-from colonnade.server.member.metrics import ServerMetrics
+from colonnade.server.member.training import ServerMetrics
 from colonnade.simulation.outcome import Outcome
 from tests.cli.read.reports import leave
 from tests.support.altered_lines import change_each

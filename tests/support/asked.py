@@ -14,7 +14,7 @@ from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.observability.telemetry import Event
-from colonnade.server.prediction import sessions
+from colonnade.server.prediction import run
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.run import PredictionRun
 from colonnade.server.prediction.terms import PredictionTerms
@@ -71,14 +71,14 @@ class Asked:
             here: the parties that come; all of the roster if left out.
             terms: as `PredictionTerms` takes them.
         """
-        predict = sessions.predict
+        predict = run.predict
 
         async def spoiled(ctx: Any, clients: Cohort, *more: Any, **named: Any) -> None:
             spoil(clients)
             await predict(ctx, clients, *more, **named)
 
         async def main() -> None:
-            with members(self.folder, self.config) as there, patch.object(sessions, "predict", spoiled):
+            with members(self.folder, self.config) as there, patch.object(run, "predict", spoiled):
                 federation, config = self.config.federation, self.config.server
                 assert config is not None
                 asking = PredictionRun(

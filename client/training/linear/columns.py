@@ -12,8 +12,7 @@ from scipy.linalg.lapack import dpstrf
 from torch import Tensor
 
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.linear.design import Design, Floats, rounded
-from colonnade.client.training.linear.model import LinearModel
+from colonnade.client.training.linear.model import Design, Floats, LinearModel, rounded
 from colonnade.client.training.local import Local
 from colonnade.common.encryption.linear import PartyMatrix
 from colonnade.common.errors import DataError

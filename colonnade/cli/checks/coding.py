@@ -9,7 +9,7 @@ from rich.filesize import decimal
 from torch import Tensor, nn
 
 from colonnade.cli.checks.coding_costs import CodingCost, coding_costs
-from colonnade.client.aggregation.quantised import (
+from colonnade.client.aggregation.coded import (
     columns_of,
     margin,
     polynomial,

@@ -19,9 +19,7 @@ import pytest
 import torch
 
 from colonnade.client.member.pin import Pin
-from colonnade.client.privacy.kept_codes import KeptCodes
-from colonnade.client.privacy.own_codes import DRAWS
-from colonnade.client.privacy.row_places import PLACES, RowPlaces
+from colonnade.client.privacy.codes import DRAWS, PLACES, KeptCodes, RowPlaces
 from colonnade.common.aggregation.summed_sets import MemberRecord, times_written
 from colonnade.common.alignment.kept.daily import NAME as TESTED
 from colonnade.common.alignment.kept.daily import DailyLimits
@@ -44,8 +42,8 @@ from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.common.run.start_secret import SECRET, StartSecret
 from colonnade.common.run.state import Snapshot
+from colonnade.server.member.hub import SessionNumbers
 from colonnade.server.member.saving import refuse_older, run_number
-from colonnade.server.member.session_numbers import SessionNumbers
 from colonnade.server.prediction.serving.tokens import Tokens, Unknown, add_caller
 from colonnade.server.privacy.labels import NoisyLabelFile
 from colonnade.server.privacy.response_noise import open_releases

@@ -13,7 +13,7 @@ import torch
 import yaml
 
 from colonnade.cli.data.check import check
-from colonnade.client.privacy.stage import Privacy
+from colonnade.client.privacy.mechanisms import Privacy
 from colonnade.client.protocols import PARTICIPATE
 from colonnade.client.training.context import ClientContext
 from colonnade.common.config.policy import PolicyConfig

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.common.crypto.pki.federation import make_federation
-from colonnade.server.member.handshakes import sift
+from colonnade.server.member.listen import sift
 from tests.support import warm
 
 pytestmark = pytest.mark.slow
@@ -30,7 +30,7 @@ from colonnade.common.protocols.split import CONTRACT
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.wire.codec import Codec
 from colonnade.server.member.listen import Listener, ServerTls
-from colonnade.server.member.handshakes import watch_handshakes
+from colonnade.server.member.listen import watch_handshakes
 
 folder, count = Path(sys.argv[1]), int(sys.argv[2])
 server = load_identity(folder / "server")

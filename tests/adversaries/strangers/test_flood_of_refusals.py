@@ -20,7 +20,7 @@ from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.run.rate_limit import CAPS, Digest
 from colonnade.reports.console.progress import PartyProgress, Progress
 from colonnade.reports.console.screen import Screen
-from colonnade.server.member.metrics import ServerMetrics
+from colonnade.server.member.training import ServerMetrics
 from tests.server.stage import FakeConnection, hello, stage
 
 LINE = 10_000

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.client.privacy.stage import Privacy
+from colonnade.client.privacy.mechanisms import Privacy
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.privacy.codes.plan import DiscretePlan

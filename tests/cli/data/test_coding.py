@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from colonnade.cli.data.check import check
-from colonnade.client.aggregation.coded import CodedParty
-from colonnade.client.aggregation.quantised import margin
+from colonnade.client.aggregation.coded import CodedParty, margin
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.parsing.file import load
 from colonnade.simulation.federation import Simulation

@@ -27,8 +27,8 @@ from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import pack
 from colonnade.reports.records.ledgers import read_books_of
 from colonnade.reports.records.run import read_run
+from colonnade.server.member.hub import kept
 from colonnade.server.member.saving import read_committed
-from colonnade.server.member.session_numbers import kept
 from colonnade.server.prediction.serving.tokens import Tokens
 from colonnade.server.privacy.response_noise import open_releases
 from tests.fuzz.engine import Broken, Case, Target

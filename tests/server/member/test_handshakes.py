@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.common.crypto.pki.federation import make_federation
-from colonnade.server.member.handshakes import reason_of
+from colonnade.server.member.listen import reason_of
 from tests.support import warm
 from tests.support.patience import PATIENCE
 
@@ -26,7 +26,7 @@ from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.protocols.split import CONTRACT
 from colonnade.common.wire.codec import Codec
 from colonnade.server.member.listen import Listener, ServerTls
-from colonnade.server.member.handshakes import watch_handshakes
+from colonnade.server.member.listen import watch_handshakes
 from tests.support.patience import PATIENCE
 
 folder, count = sys.argv[1], int(sys.argv[2])

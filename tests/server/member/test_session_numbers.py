@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.common.errors import EnvironmentFault
-from colonnade.server.member.session_numbers import SessionNumbers
+from colonnade.server.member.hub import SessionNumbers
 
 
 def test_they_are_seconds_and_grow_within_one(tmp_path: Path) -> None:
