@@ -18,6 +18,7 @@ from sklearn.linear_model import LogisticRegression
 
 from colonnade.cli.read.export_shapes import party_shapes, server_shapes
 from colonnade.client.protocols.scorecard import local
+from colonnade.client.training.cards import bins as card_bins
 from colonnade.client.training.cards.bins import Evidence, optimal_bins
 from colonnade.client.training.cards.card import EXPLAINED, Card
 from colonnade.client.training.sums import OwnSums
@@ -334,7 +335,7 @@ def test_before_there_are_bins_no_part_has_points(whole: Outcome) -> None:
 
 
 def test_without_optbinning_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bins, "find_spec", lambda _name: None)
+    monkeypatch.setattr(card_bins, "find_spec", lambda _name: None)
     with pytest.raises(ColonnadeError, match="OptBinning") as refused:
         run(tmp_path, CLEAR)
     assert "colonnade[scorecards]" in str(refused.value.hint)
