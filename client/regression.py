@@ -21,8 +21,7 @@ from torch import Tensor
 from colonnade.client.aggregation.masked_sums import SumTerms, terms
 from colonnade.client.privacy.answers import Answers
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.linear.columns import LinearColumns, independent
-from colonnade.client.training.linear.model import Design, Floats
+from colonnade.client.training.linear import Design, Floats, LinearColumns, independent
 from colonnade.client.training.local import Local
 from colonnade.client.training.sums import OwnSums
 from colonnade.common.aggregation.subject import TRAINING, subject

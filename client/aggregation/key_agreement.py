@@ -1,4 +1,12 @@
-"""Key agreement with the other parties, party side."""
+"""Key agreement with the other parties, party side; and a hash of what the server has told all of them in this run.
+
+The masks of a sum are bound to the hash. A server may go back to a checkpoint and then send one party a different
+answer. The difference between the two sums of a round would reveal how that answer changed this party's values.
+Statements would find it later (docs/transcript.md); here the masks of a party that was told otherwise no longer cancel,
+from the next sum on and in later sessions and predictions, because the hash is in the checkpoint.
+
+It is used only where every party takes part in every round; elsewhere a slow party misses some of what others hear.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +16,7 @@ from hashlib import sha256
 import torch
 
 from colonnade.client.training.context import ClientContext
-from colonnade.client.transcript.entries import entry_of
-from colonnade.client.transcript.transcript import always_in_step
+from colonnade.client.transcript.transcript import always_in_step, entry_of
 from colonnade.common.aggregation.messages import KeyOffer, KeyProof, KeyProofs, KeyRing
 from colonnade.common.config.compression import form_of
 from colonnade.common.contracts.registry import CONTRACTS

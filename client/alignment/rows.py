@@ -15,7 +15,7 @@ from torch import Tensor
 from colonnade.client.alignment.finding import PartyFinding
 from colonnade.client.alignment.matching import Matching
 from colonnade.client.alignment.reuse import PartyReuse, ReuseTerms
-from colonnade.client.dialling.dialer import Membership
+from colonnade.client.dialling.membership import Membership
 from colonnade.client.privacy.egress import Egress
 from colonnade.client.training.progress import TrainingProgress
 from colonnade.common.alignment.checks.modes import checks_of, one_time

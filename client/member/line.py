@@ -1,19 +1,27 @@
-"""What lies between a party's side and its connection in one session."""
+"""A party's task, training or predictions, and what lies between its side and its connection in one session."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
-from colonnade.client.member.task import PartyTask
+from colonnade.client.prediction import answer
 from colonnade.client.privacy.egress import Egress
 from colonnade.client.privacy.mechanisms import Privacy
+from colonnade.client.protocols import PARTICIPATE
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.progress import TrainingProgress
 from colonnade.client.transcript.capture import Capture
 from colonnade.client.transcript.transcript import PartyTranscript, always_in_step, report_finding
+from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.run_options import with_lower_rates
+from colonnade.common.contracts import prediction
+from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.capacity import Capacity
 from colonnade.common.conversation.chaos import Chaos
 from colonnade.common.conversation.control import Item
@@ -21,8 +29,43 @@ from colonnade.common.conversation.conversation import SERVER, Carrier, Link
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.accounting.ledger import Ledger
+from colonnade.common.run.run_folder import PartyFolder
 from colonnade.common.run.state import State
 from colonnade.common.run.user_code import naming_user_code
+
+PartySide = Callable[[ClientContext, Link], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class PartyTask:
+    contract: Contract[Any]
+    side: PartySide
+    federation: FederationConfig
+    purpose: Mapping[str, str] = field(default_factory=dict)
+    predicts: bool = False
+
+    def events(self, folder: PartyFolder) -> Path:
+        return folder.prediction_events if self.predicts else folder.events
+
+    def run_cache(self, folder: PartyFolder) -> Path:
+        return folder.prediction_cache if self.predicts else folder.run_cache
+
+    def repeats_after(self, round: int) -> int:
+        """Last round whose messages are not repeated. Predictions are renumbered at every start, and never repeat."""
+        return sys.maxsize if self.predicts else round
+
+
+def training(federation: FederationConfig, instead: Callable[..., Awaitable[None]] | None = None) -> PartyTask:
+    """Training with the protocol's party side, or another one `instead`."""
+    protocol = federation.protocol
+    side = instead or PARTICIPATE[protocol.name]
+    return PartyTask(CONTRACTS[protocol.name], lambda ctx, server: side(ctx, server, protocol), federation)
+
+
+def prediction_task(federation: FederationConfig) -> PartyTask:
+    """Predictions, until the server says farewell. Raises InputError where models cannot predict."""
+    contract, section = prediction.contract(federation), prediction.prediction_federation(federation)
+    return PartyTask(contract, answer, section, prediction.PURPOSE, True)
 
 
 class PartyLine:

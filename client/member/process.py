@@ -9,16 +9,17 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from colonnade.client.alignment.rows import TableRenewed
 from colonnade.client.dialling.dial import Dialer, Dialling
-from colonnade.client.dialling.dialer import Membership
+from colonnade.client.dialling.membership import Membership
 from colonnade.client.member.identity import own_identity
-from colonnade.client.member.reloading import TableReload
+from colonnade.client.member.line import PartyTask, prediction_task, training
 from colonnade.client.member.sessions import PartySessions
-from colonnade.client.member.task import PartyTask, prediction_task, training
 from colonnade.client.member.tracking import party_tracking, tracked
 from colonnade.client.ranks.group import Group
+from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import all_kinds, all_limits
 from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
@@ -31,7 +32,7 @@ from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import load_features
 from colonnade.common.data.table_cache import TableCache
-from colonnade.common.errors import ConfigError, PartyAway
+from colonnade.common.errors import ColonnadeError, ConfigError, PartyAway
 from colonnade.common.messaging.message import largest_bytes
 from colonnade.common.observability import metric
 from colonnade.common.observability.endpoints import Endpoints
@@ -46,6 +47,70 @@ from colonnade.common.tracking.listener import Tracking
 from colonnade.common.version import VERSION
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import FRAME_ALLOWANCE
+
+
+class TableReload:
+    def __init__(
+        self,
+        name: str,
+        federation: FederationConfig,
+        read: Callable[[], Features],
+        kept: EncoderFile,
+        report: Callable[..., Any],
+        now: Features,
+    ) -> None:
+        self._name, self._federation, self._read, self._kept = name, federation, read, kept
+        self._report, self._now, self._next = report, now, now
+        self._ready, self._again = asyncio.Event(), False
+        self._task: asyncio.Task[None] | None = None
+
+    def request(self) -> None:
+        """Begins to read the table; a request during a read causes one more read."""
+        self._again = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.ensure_future(self._work())
+
+    async def due(self, idle: asyncio.Event) -> None:
+        """Waits until there is a new table and the party answers no request."""
+        while not (self._ready.is_set() and idle.is_set()):
+            await self._ready.wait()
+            await idle.wait()
+
+    def take(self) -> Features:
+        self._ready.clear()
+        self._now = self._next
+        return self._now
+
+    async def _work(self) -> None:
+        while self._again:
+            self._again = False
+            try:
+                found = await asyncio.to_thread(self._checked)
+            except (ColonnadeError, OSError) as wrong:
+                said = f"its table was not read again, and the one before stays: {wrong}"
+                hint = getattr(wrong, "hint", "")
+                self._report("warning", party=self._name, reason=f"{said}; {hint}" if hint else said)
+                continue
+            rows = len(found.values)
+            for doubt in found.doubts:
+                self._report("warning", party=self._name, reason=str(doubt))
+            same = found.fingerprint == self._next.fingerprint
+            self._report("reloaded", party=self._name, rows=rows, same=same, said=_words(rows, same))
+            if not same:
+                self._next = found
+                self._ready.set()
+
+    def _checked(self) -> Features:
+        found = self._read()
+        RowKeys.of(found.ids, self._federation.keys, self._name)
+        self._kept.read().apply(found)
+        return found
+
+
+def _words(rows: int, same: bool) -> str:
+    if same:
+        return f"its table was read again: the same {rows} rows"
+    return f"its table was read again: {rows} rows, of which all values are used from now on"
 
 
 @dataclass

@@ -18,17 +18,16 @@ from typing import Any
 import torch
 
 from colonnade.client.alignment.rows import PartyRows
-from colonnade.client.dialling.dialer import Membership
 from colonnade.client.dialling.instructions import Instructions
+from colonnade.client.dialling.membership import Membership
 from colonnade.client.member.context import party_context
-from colonnade.client.member.line import PartyLine
+from colonnade.client.member.line import PartyLine, PartyTask
 from colonnade.client.member.pin import Pin
-from colonnade.client.member.task import PartyTask
-from colonnade.client.prediction.own_predictions import OwnLines, OwnPredictions
+from colonnade.client.prediction import OwnLines, OwnPredictions
 from colonnade.client.privacy.codes import aligned_places
 from colonnade.client.privacy.mechanisms import Privacy
 from colonnade.client.ranks.group import Group
-from colonnade.client.training.cards.card import EXPLAINED
+from colonnade.client.training.card import EXPLAINED
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.progress import TrainingProgress
 from colonnade.client.transcript.capture import Capture

@@ -8,9 +8,7 @@ from colonnade.client.aggregation.masked_sums import terms
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.sums import OwnSums
 from colonnade.client.training.trees.bins import binned
-from colonnade.client.training.trees.pairs import PairBins, ShapeBins
-from colonnade.client.training.trees.points import ShapeSum
-from colonnade.client.training.trees.shapes import Growth, Shapes
+from colonnade.client.training.trees.shapes import Growth, PairBins, ShapeBins, Shapes, ShapeSum
 from colonnade.common.aggregation.subject import TRAINING, subject
 from colonnade.common.contracts.boosting import scores_of
 from colonnade.common.conversation.conversation import Link

@@ -6,8 +6,7 @@ from functools import partial
 
 from colonnade.client.regression import OwnErrors, OwnSteps, own_errors, share_of, step_terms
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.linear.columns import LinearColumns
-from colonnade.client.training.linear.model import LinearModel
+from colonnade.client.training.linear import LinearColumns, LinearModel
 from colonnade.common.contracts.boosting import scores_of
 from colonnade.common.contracts.regression import CURVATURE
 from colonnade.common.conversation.conversation import Link

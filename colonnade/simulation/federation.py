@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from colonnade.client.dialling.dialer import Membership
+from colonnade.client.dialling.membership import Membership
+from colonnade.client.member.line import training
 from colonnade.client.member.sessions import PartySessions
-from colonnade.client.member.task import training
 from colonnade.client.training.context import ClientContext
 from colonnade.common.alignment.messages import all_kinds, all_limits
 from colonnade.common.alignment.record import kept_rows

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from colonnade.client.dialling.dialer import Membership
+from colonnade.client.dialling.membership import Membership
 from colonnade.common.conversation.membership import Failure, Rewind
 from colonnade.common.conversation.session import Stage
 from colonnade.common.crypto.told import TranscriptError

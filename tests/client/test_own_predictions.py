@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from colonnade.client.prediction.own_predictions import OwnPredictions
+from colonnade.client.prediction import OwnPredictions
 from colonnade.common.errors import EnvironmentFault
 
 VALUES = torch.tensor([[0.25, 0.75], [0.5, 0.25]])

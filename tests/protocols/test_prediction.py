@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.client.prediction.exchange import answer, refuse_unknown
+from colonnade.client.prediction import answer, refuse_unknown
 from colonnade.client.training.context import ClientContext
 from colonnade.common.config.members import Config
 from colonnade.common.contracts import prediction

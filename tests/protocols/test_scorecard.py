@@ -18,9 +18,8 @@ from sklearn.linear_model import LogisticRegression
 
 from colonnade.cli.read.export_shapes import party_shapes, server_shapes
 from colonnade.client.protocols.scorecard import local
-from colonnade.client.training.cards import bins as card_bins
-from colonnade.client.training.cards.bins import Evidence, optimal_bins
-from colonnade.client.training.cards.card import EXPLAINED, Card
+from colonnade.client.training import card as card_bins
+from colonnade.client.training.card import EXPLAINED, Card, Evidence, optimal_bins
 from colonnade.client.training.sums import OwnSums
 from colonnade.client.training.trees.bins import Binning
 from colonnade.common.config.members import Config

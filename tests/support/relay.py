@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import grpc
 
-from colonnade.client.dialling.dialer import Membership
+from colonnade.client.dialling.membership import Membership
 from colonnade.client.privacy.egress import ways_out
 from colonnade.common.alignment.messages import all_kinds
 from colonnade.common.contracts.registry import CONTRACTS

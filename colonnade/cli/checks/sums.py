@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from colonnade.client.privacy.answers import REPEATS
-from colonnade.client.training.cards.bins import refuse_without_library
+from colonnade.client.training.card import refuse_without_library
 from colonnade.client.training.trees.bins import OwnBins, TableBins
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from colonnade.cli.read.export import find_part, open_part, record_of
-from colonnade.client.training.cards.card import Card
+from colonnade.client.training.card import Card
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import load
 from colonnade.common.run.run_folder import PartyFolder

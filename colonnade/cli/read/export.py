@@ -15,7 +15,7 @@ from colonnade.cli.read.exported import NO_NETWORK, ONNX, TRACED, programs_of, w
 from colonnade.client.protocols import LOCAL, SPLITS
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.local import Local, Splits
-from colonnade.client.training.trees.points import ShapeSum
+from colonnade.client.training.trees.shapes import ShapeSum
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.config.members import Config
 from colonnade.common.config.pretrained import PretrainedConfig

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from colonnade.client.training.cards.card import Card
-from colonnade.client.training.trees.points import ShapeSum
+from colonnade.client.training.card import Card
+from colonnade.client.training.trees.shapes import ShapeSum
 from colonnade.common.protocols.scorecard import Config
 from colonnade.server.training.trees.gradients import ScoreSum
 

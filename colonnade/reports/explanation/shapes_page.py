@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.client.training.trees.pairs import COARSE
+from colonnade.client.training.trees.shapes import COARSE
 from colonnade.reports.html.charts import COLOURS, Axis, Bar, Trend, label, line_chart, row_chart, svg
 from colonnade.reports.html.markup import Html, written
 from colonnade.reports.html.page import render, tile

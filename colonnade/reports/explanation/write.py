@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from colonnade.client.training.trees.points import ShapeSum
+from colonnade.client.training.trees.shapes import ShapeSum
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade.common.run.device import torch_threads

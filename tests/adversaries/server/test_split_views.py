@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from colonnade.client.member.pin import Pin
-from colonnade.client.transcript.entries import entry_of, salt_key, salted
+from colonnade.client.transcript.transcript import entry_of, salt_key, salted
 from colonnade.common.aggregation.messages import Members
 from colonnade.common.conversation.control import Item, Open, Relayed, Save, Statement
 from colonnade.common.conversation.conversation import Carrier, Cohort

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.table import Table
 
-from colonnade.client.dialling.dialer import Membership
+from colonnade.client.dialling.membership import Membership
 from colonnade.common.conversation.membership import Begin, Failure, Hello, Notice, Refusal, Rewind, Saved
 from colonnade.common.errors import ContractError, PartyFailed, RefusedError
 from colonnade.common.escaped import LONGEST, escaped, escaped_lines

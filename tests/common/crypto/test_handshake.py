@@ -17,7 +17,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from colonnade.client.dialling.probe import fetch_certificate
+from colonnade.client.dialling.dial import fetch_certificate
 from colonnade.common.crypto.pki.certificates import fingerprint, read_certificate
 from colonnade.common.crypto.pki.identity import Identity, IdentityFiles, load_identity
 from colonnade.common.crypto.pki.keys import key_pem, new_key, parse_key, save_key

@@ -170,4 +170,4 @@ def test_a_party_has_one_place_that_sends() -> None:
         path.relative_to(ROOT).as_posix(): re.findall(r"_connection\.post\(|\bconnection\.post\(", path.read_text())
         for path in (ROOT / "client").rglob("*.py")
     }
-    assert {path: len(calls) for path, calls in found.items() if calls} == {"client/dialling/dialer.py": 1}
+    assert {path: len(calls) for path, calls in found.items() if calls} == {"client/dialling/membership.py": 1}

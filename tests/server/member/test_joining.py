@@ -15,7 +15,7 @@ import grpc
 import pytest
 import torch
 
-from colonnade.client.dialling.dialer import Membership
+from colonnade.client.dialling.membership import Membership
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.conversation import SERVER, Link

@@ -9,9 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from colonnade.client.dialling.dial import ClientTls, Dialer, Dialling
+from colonnade.client.dialling.dial import ClientTls, Dialer, Dialling, fetch_certificate
 from colonnade.client.dialling.instructions import ended_early
-from colonnade.client.dialling.probe import fetch_certificate
 from colonnade.common.conversation.capacity import Bounded, Capacity, bound
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER, Link

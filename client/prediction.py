@@ -1,20 +1,29 @@
-"""Prediction, party side. The box: common/contracts/prediction.py."""
+"""Prediction, party side, and what a party keeps of it on its own disk, unseen by other members.
+
+The box: common/contracts/prediction.py.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import csv
+import os
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from colonnade.client.aggregation.masked_sums import terms
 from colonnade.client.protocols import LOCAL, SPLITS
-from colonnade.client.training.cards.card import Card
+from colonnade.client.training.card import Card
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.local import Splits
 from colonnade.common.aggregation.subject import PREDICTION, subject
 from colonnade.common.contracts.prediction import Ask, Averaged, Decisions, Output, decides, refuse_own, summed, width
 from colonnade.common.conversation.conversation import SERVER, Link
-from colonnade.common.errors import ContractError
+from colonnade.common.errors import ContractError, EnvironmentFault
+from colonnade.common.run.own_files import open_own
 
 
 async def answer(ctx: ClientContext, server: Link) -> None:
@@ -92,3 +101,54 @@ def refuse_unknown(ask: Ask, there: int) -> None:
         raise ContractError(SERVER, "Ask", "rows", f"positions of 0 to {there - 1}", str(wrong))
     if again := len(rows) - len(torch.unique(rows)):
         raise ContractError(SERVER, "Ask", "rows", "every row once", f"{again} of them again")
+
+
+@dataclass
+class OwnLines:
+    """A CSV file that grows with every prediction, a line a row, readable by its owner alone.
+
+    Args:
+        ids: of the rows; None if rows have only numbers.
+        header: names of the fields after the id.
+    """
+
+    path: Path
+    ids: Sequence[str] | None
+    header: Sequence[str]
+
+    def add(self, rows: Tensor, lines: Sequence[Sequence[str]]) -> None:
+        """Appends a line for each of rows, int64 (rows,). Raises EnvironmentFault."""
+        named = [str(row) if self.ids is None else self.ids[row] for row in rows.tolist()]
+        try:
+            with os.fdopen(
+                open_own(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a", newline="", encoding="utf-8"
+            ) as file:
+                writer = csv.writer(file)
+                if not file.tell():
+                    writer.writerow(["id", *self.header])
+                writer.writerows([name, *line] for name, line in zip(named, lines, strict=True))
+        except OSError as failed:
+            raise EnvironmentFault(f"{self.path} cannot be written: {failed.strerror}", hint="make room") from failed
+
+
+@dataclass
+class OwnPredictions:
+    """The party's own predictions.
+
+    Args:
+        ids: as of `OwnLines`.
+        classes: their names, or their number n for the names 0 to n - 1.
+    """
+
+    path: Path
+    ids: Sequence[str] | None
+    classes: int | Sequence[str]
+
+    def add(self, rows: Tensor, values: Tensor) -> None:
+        """Appends rows, int64 (rows,), with probabilities (rows, classes). Raises EnvironmentFault."""
+        names = tuple(map(str, range(self.classes))) if isinstance(self.classes, int) else self.classes
+        lines = [
+            [names[label], *(f"{value:.6g}" for value in each)]
+            for label, each in zip(values.argmax(1).tolist(), values.tolist(), strict=True)
+        ]
+        OwnLines(self.path, self.ids, ["class", *(f"p_{name}" for name in names)]).add(rows, lines)

@@ -1,1 +1,0 @@
-"""Predictions, party side."""

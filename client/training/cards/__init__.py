@@ -1,1 +1,0 @@
-"""Scorecards, party side: optimal bins, weights of evidence, points."""

@@ -1,1 +1,0 @@
-"""Generalised linear models at a party: its columns as whole numbers, and its coefficients."""
