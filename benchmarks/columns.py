@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from benchmarks.report import console
-from colonnade.cli.checks.estimated import PLACE
+from colonnade.cli.checks.privacy import PLACE
 from colonnade.client.protocols import PARTICIPATE
 from colonnade.client.training.context import ClientContext
 from colonnade.common.conversation.conversation import Link

@@ -30,7 +30,7 @@ from colonnade.common.parsing.file import load
 from colonnade.common.run.device import torch_threads
 from colonnade.common.run.python_child import child_environment
 from colonnade.launcher.ranks import party_ranks
-from colonnade.testing.digits import digits
+from colonnade.testing.trial import digits
 
 ROWS, WIDTH, PARTY = 1024, 64, "party1"
 _AGAIN = 40  # tries, of which the least is reported

@@ -21,7 +21,7 @@ import yaml
 
 import colonnade
 from benchmarks.default_table import put_between
-from colonnade.cli.new.folder import fill
+from colonnade.cli.new.commands import fill
 
 _BEGIN, _END = "<!-- six tables -->", "<!-- end of six tables -->"
 _PARTIES = ("one", "two", "three")

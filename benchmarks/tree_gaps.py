@@ -24,8 +24,7 @@ from threadpoolctl import threadpool_limits
 from colonnade.common.parsing.file import parse
 from colonnade.common.protocols.secureboost import Config
 from colonnade.server.training.trees.forest import Forest
-from colonnade.simulation.federation import Simulation
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome, Simulation
 
 PARTIES, TREES = 3, 100
 OURS = Config()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from colonnade.common.errors import ColonnadeError, ConfigError, DataError, MemberFailed
     from colonnade.common.version import VERSION as __version__  # noqa: N811
     from colonnade.estimators import ColonnadeClassifier, ColonnadeRegressor
-    from colonnade.reports.explanation.explanation import Explanation
+    from colonnade.reports.explanation.write import Explanation
     from colonnade.runs import Run, load, simulate, up
     from colonnade.search.comparison.compared import Comparison, compare
     from colonnade.search.found import Search
@@ -59,7 +59,7 @@ _PLACES = {
     "Config": ("colonnade.common.config.members", "Config"),
     "ConfigError": ("colonnade.common.errors", "ConfigError"),
     "DataError": ("colonnade.common.errors", "DataError"),
-    "Explanation": ("colonnade.reports.explanation.explanation", "Explanation"),
+    "Explanation": ("colonnade.reports.explanation.write", "Explanation"),
     "Federation": ("colonnade.common.config.federation", "FederationConfig"),
     "MemberFailed": ("colonnade.common.errors", "MemberFailed"),
     "Party": ("colonnade.common.config.members", "PartyConfig"),

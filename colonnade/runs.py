@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from colonnade.launcher.configuration import ConfigLike
-    from colonnade.launcher.watch import Ended
-    from colonnade.reports.explanation.explanation import Explanation
+    from colonnade.launcher.federation import Ended
+    from colonnade.reports.explanation.write import Explanation
 
 
 OnEvent = Callable[[dict[str, Any]], None]
@@ -121,7 +121,7 @@ class Run:
         Raises:
             InputError: the run has not ended, or card.yaml has an unknown key.
         """
-        from colonnade.reports.card.write import write_card  # noqa: PLC0415
+        from colonnade.reports.card.card import write_card  # noqa: PLC0415
 
         with private_files():
             return write_card(self.folder, None if out is None else Path(out)).markdown
@@ -136,12 +136,10 @@ class Run:
         Raises:
             InputError: the run has not ended, or its protocol cannot be explained.
         """
-        from colonnade.reports.explanation import explanation, write  # noqa: PLC0415
+        from colonnade.reports.explanation import write  # noqa: PLC0415
 
         with torch_defaults(), private_files():
-            return explanation.Explanation(
-                write.write_explanation(self.folder, None if out is None else Path(out), sigma)
-            )
+            return write.Explanation(write.write_explanation(self.folder, None if out is None else Path(out), sigma))
 
     def predict(
         self,
@@ -172,7 +170,7 @@ class Run:
             DataError: an id is neither a word nor a whole number.
             ColonnadeError: the run cannot predict, or a party has failed.
         """
-        from colonnade.launcher.answers import predict_ids  # noqa: PLC0415
+        from colonnade.launcher.predictions import predict_ids  # noqa: PLC0415
 
         terms = PredictionTerms(absent=absent, patience=wait, secure=secure)
         with torch_defaults(), private_files():
@@ -210,9 +208,9 @@ class Run:
         listeners = _listeners(on_event)
         screen = _screen(progress=progress)
         with started() as processes, torch_defaults(), private_files(), shown(screen):
-            from colonnade.launcher import federation, watch  # noqa: PLC0415  # while the fork server imports torch
+            from colonnade.launcher import federation  # noqa: PLC0415  # while the fork server imports torch
 
-            options = watch.LaunchOptions(screen=screen, listeners=listeners)
+            options = federation.LaunchOptions(screen=screen, listeners=listeners)
             return _finished(federation.relaunch(processes, self.folder, changes, options))
 
     def _repr_html_(self) -> str:
@@ -316,10 +314,10 @@ def up(
     listeners = _listeners(on_event)
     screen = _screen(progress=progress)
     with started() as processes, torch_defaults(), private_files(), shown(screen):
-        from colonnade.launcher import configuration, federation, watch  # noqa: PLC0415  # while the fork server does
+        from colonnade.launcher import configuration, federation  # noqa: PLC0415  # while the fork server imports torch
 
         address = _ANY if dashboard is True else dashboard or ""
-        options = watch.LaunchOptions(secure, address, screen, listeners)
+        options = federation.LaunchOptions(secure, address, screen, listeners)
         given = configuration.GivenConfig.of(config, tables, sets)
         return _finished(federation.launch(processes, given, _path(out), options))
 

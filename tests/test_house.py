@@ -16,9 +16,6 @@ from tests.support.rooms import CODE
 ROOT = Path(__file__).parents[1]
 MOST_ARGUMENTS, LEAST_LINES = 6, 60
 ACROSS = {
-    "colonnade/cli/checks/identities.py",
-    "colonnade/cli/checks/noise.py",
-    "colonnade/cli/checks/untuned.py",
     "colonnade/cli/start.py",
     "common/encryption/gaussian.py",
     "common/data/known_sets/views.py",
@@ -131,7 +128,9 @@ def test_no_function_takes_more_arguments_by_position_than_one_can_count() -> No
     found = {}
     for path, tree in sources().items():
         for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not path.endswith("/commands.py"):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not path.endswith(
+                ("/commands.py", "cli/search.py")
+            ):
                 named = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
                 count = len(named) - (named[:1] in (["self"], ["cls"]))
                 if count > MOST_ARGUMENTS:

@@ -65,24 +65,24 @@ PANELS: Mapping[str, Mapping[str, Command]] = {
         "check": Command(
             "data.commands:check", "Check a configuration, and the data and keys that it names; start nothing."
         ),
-        "schema": Command("data.schema:schema", "Print the JSON Schema of a configuration, for editors."),
+        "schema": Command("data.commands:schema", "Print the JSON Schema of a configuration, for editors."),
         "deal": Command(
             "data.commands:deal",
             "Write a folder for every member: its configuration, its keys, and its columns or labels alone.",
         ),
         "forget": Command(
-            "data.forget:forget",
+            "data.commands:forget",
             "Remove the alignments that members keep for their next runs, and their secret exponents.",
         ),
         "datasets": Command("data.datasets:app", "List the data sets that Colonnade knows, or fetch one."),
-        "tables": Command("data.tables:app", "Cut a known set into csv tables with keys, one a member."),
+        "tables": Command("data.datasets:tables_app", "Cut a known set into csv tables with keys, one a member."),
         "new": Command("new.commands:app", "Write a working start: a federation with example tables, or a protocol."),
     },
     "Keys": {
         "token": Command(
-            "keys.token:token", "Make a token for a caller of `serve`, add it to the file of tokens, and print it."
+            "keys.commands:token", "Make a token for a caller of `serve`, add it to the file of tokens, and print it."
         ),
-        "certs": Command("keys.certs:app", "Make, sign, show and revoke certificates."),
+        "certs": Command("keys.commands:app", "Make, sign, show and revoke certificates."),
     },
     "Read the results of a run": {
         "report": Command(
@@ -117,15 +117,15 @@ PANELS: Mapping[str, Mapping[str, Command]] = {
     },
     "Search": {
         "tune": Command(
-            "search.commands:tune",
+            "search:tune",
             "Search for the best values of a configuration by simulated runs; the same command again goes on.",
         ),
         "cv": Command(
-            "search.commands:cv",
+            "search:cv",
             "Cross-validate a configuration by simulated runs; the same command again goes on.",
         ),
         "compare": Command(
-            "search.commands:compare",
+            "search:compare",
             "Run all protocols on one task and write a page: with --on on your own data, else on digits "
             "(colonnade-lab).",
         ),
@@ -146,7 +146,7 @@ class LazyCommands(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         self._add_laboratory()
         names = super().list_commands(ctx)
-        return sorted(names, key=lambda name: name in COMMANDS and COMMANDS[name].place.endswith(":app"))
+        return sorted(names, key=lambda name: name in COMMANDS and COMMANDS[name].place.endswith("app"))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes the commands by panel."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -19,7 +20,6 @@ from colonnade.common.version import VERSION
 from colonnade.reports.console.live import shown
 from colonnade.reports.console.screen import INTERRUPTED, fail, lenient
 from colonnade.reports.console.screen import out as console
-from colonnade.reports.dashboard.address import completed
 
 app = typer.Typer(
     cls=LazyCommands,
@@ -54,6 +54,16 @@ def _refuse_undecodable(words: Sequence[str]) -> None:
                 f"{word!r}: {what} is no text in UTF-8",
                 hint="rename it; if it is in UTF-8, set a locale of UTF-8, for example LC_ALL=C.UTF-8",
             )
+
+
+def completed(words: Sequence[str]) -> list[str]:
+    """Gives `--dashboard` without an address its default: Typer's options take a word always, or never."""
+    made: list[str] = []
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        made.append(word)
+        if word == "--dashboard" and not (re.fullmatch("[0-9]{1,5}", after) or ":" in after):
+            made.append("127.0.0.1:0")
+    return made
 
 
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]

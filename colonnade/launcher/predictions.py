@@ -1,32 +1,129 @@
-"""Opens a finished run for predictions: by its folder alone if `up` made it, else with the server's own file."""
+"""Opens a finished run for predictions: by its folder alone if `up` made it, else with the server's own file.
+
+The parties of a run that `up` made are restarted for them. `predict_ids` answers ids in memory with an Arrow table.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterator
+import contextlib
+import operator
+import signal
+import time
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import uvloop
+
 from colonnade.common.config.data.tables import Key
 from colonnade.common.config.members import Config
-from colonnade.common.errors import ConfigError, InputError, PartyFailed
+from colonnade.common.errors import ConfigError, DataError, InputError, PartyFailed
 from colonnade.common.observability.telemetry import Event
+from colonnade.common.parsing.dump import config_tree, yaml_text
 from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
-from colonnade.common.parsing.file import load
+from colonnade.common.parsing.file import load, parse
 from colonnade.common.run.device import torch_threads
 from colonnade.common.run.numbers import plain
-from colonnade.common.run.run_folder import RunFolder
+from colonnade.common.run.own_loop import run_on_own_loop
+from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.launcher.folder_lock import locked_folder
 from colonnade.launcher.named_tables import Tables, with_tables
-from colonnade.launcher.prediction_parties import Answerers
-from colonnade.launcher.processes import Processes
-from colonnade.launcher.scratch import scratch
+from colonnade.launcher.processes import Processes, last_words, thread_share
+from colonnade.launcher.scratch import scratch, temporary_identities
 from colonnade.reports.console.run_to_end import run_to_end
-from colonnade.server.prediction.model import Model
+from colonnade.server.prediction.model import Model, Said
 from colonnade.server.prediction.run import PredictionRun, Work
 from colonnade.server.prediction.terms import PredictionTerms
+
+_LINGER = 15.0  # seconds that they have for their farewell
+
+
+class Answerers:
+    """A process for every party, each with its own file, folder and throw-away keys.
+
+    Args:
+        keys: folder for keys, files and the server's address, for the duration of the predictions.
+        needed: True if every party must be there; otherwise those without a folder are left out.
+    """
+
+    def __init__(self, config: Config, base: Path, folder: Path, keys: Path, *, insecure: bool, needed: bool) -> None:
+        self._base, self._folder, self._keys, self._insecure = base, RunFolder(folder), keys, insecure
+        self._address, self._needed = keys / "address", needed
+        self._all = config.federation.names
+        self.names = [name for name in self._all if needed or self._home(name).path.exists()]
+        tree = config_tree(config)
+        if not insecure:
+            self._identify(tree)
+        tree["server"]["listen"] = "127.0.0.1:0"
+        self._tree, self.config = tree, parse(tree, begun=True)
+        self.threads = thread_share(len(self.names) + 1)
+
+    def start(self, processes: Processes) -> None:
+        for name in self.names:
+            file = self._keys / f"{name}.yaml"
+            own = {"federation": self._tree["federation"], "parties": {name: self._tree["parties"][name]}}
+            file.write_text(yaml_text(own), encoding="utf-8")
+            argv = ["answer", str(file), "--in", str(self._home(name).path), "--base", str(self._base)]
+            argv += ["--server-file", str(self._address), *(["--insecure"] if self._insecure else [])]
+            processes.start(name, argv, self._log(name), threads=self.threads)
+
+    def note(self, event: dict[str, Any]) -> None:
+        if event["kind"] == "listening":
+            partial = self._address.with_suffix(".partial")
+            partial.write_text(event["address"], encoding="utf-8")
+            partial.replace(self._address)
+
+    async def watch(self, processes: Processes) -> None:
+        """Waits until a needed party fails, or all have ended. Raises PartyFailed with its last error."""
+        while True:
+            await asyncio.sleep(0.2)
+            processes.wait(0.0)
+            for name, code in processes.codes.items():
+                if code and (self._needed or len(processes.codes) == len(self.names)):
+                    reason, hint = last_words(self._log(name), code)
+                    raise PartyFailed(name, reason, hint=hint)
+
+    def in_its_words(self, failed: PartyFailed, processes: Processes) -> PartyFailed:
+        """The failure with the reason from the party's own log, which may be read on this machine."""
+        deadline = time.monotonic() + _LINGER
+        while failed.party in processes.running() and time.monotonic() < deadline:
+            processes.wait(0.1)
+        if not (code := processes.codes.get(failed.party)):
+            return failed
+        reason, hint = last_words(self._log(failed.party), code)
+        return PartyFailed(failed.party, reason, hint=hint)
+
+    def reload(self, processes: Processes) -> None:
+        for name in processes.running():
+            processes.signal(name, signal.SIGHUP)
+
+    def end(self, processes: Processes) -> None:
+        """Waits for the parties to end, then terminates the others."""
+        deadline = time.monotonic() + _LINGER
+        while processes.running() and time.monotonic() < deadline and not any(processes.codes.values()):
+            processes.wait(0.1)
+        for name in processes.running():
+            processes.signal(name, signal.SIGTERM)
+
+    def _identify(self, tree: dict[str, Any]) -> None:
+        pins = temporary_identities(self._keys / "members", self._all)
+        tree["federation"]["server"] = pins.pop("server")
+        tree["federation"]["parties"] = pins
+        tree["server"]["identity"] = str(self._keys / "members" / "server")
+        for name in self._all:
+            tree["parties"][name]["identity"] = str(self._keys / "members" / name)
+
+    def _home(self, name: str) -> PartyFolder:
+        return self._folder.party(name)
+
+    def _log(self, name: str) -> Path:
+        return self._home(name).answers_log
+
 
 RunToEnd = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -206,3 +303,79 @@ def _base(folder: Path) -> Path:
     return RunFolder(folder).begun_base(
         "of a server by itself, name its file too: --file server.yaml; its parties run `colonnade answer`"
     )
+
+
+def predict_ids(
+    folder: Path, ids: Iterable[object], file: Path | None, terms: PredictionTerms, tables: Tables | None = None
+) -> pa.Table:
+    """Asks the parties of a finished run for predictions.
+
+    Args:
+        ids: words or whole numbers, as in the server's table.
+        tables: replace the training tables of members that are started here.
+
+    Returns:
+        A row for each id, in their order: `id` (string), then for classes `class` (string) and `p_NAME` (double) for
+        each, for numbers one column a target (double). Null where some member does not know the id.
+
+    Raises:
+        DataError: there is no id, or one is neither a word nor a whole number.
+        ColonnadeError: the run cannot predict, or a party has failed.
+    """
+    asked = id_words(ids)
+    answered: list[pa.Table] = []
+
+    async def ask(model: Model) -> None:
+        answered.append(_table(asked, await model.say(asked), model))
+
+    loop = partial(run_on_own_loop, loop_factory=uvloop.new_event_loop)
+    with opened(folder, file, terms, tables=tables, loop=loop) as run:
+        run.check()
+        run.ask(ask, asked if run.aligns else None)
+    return answered[0]
+
+
+def id_words(ids: Iterable[object]) -> tuple[str, ...]:
+    """Ids as words: whole numbers in decimal digits. Raises DataError."""
+    if hasattr(ids, "columns"):
+        raise DataError(f"ids is a {type(ids).__name__}, a whole table", hint="give its column of ids")
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable) or getattr(ids, "ndim", 1) != 1:
+        raise DataError(f"ids = {ids!r:.40}: expected several ids", hint="give a list, a column or an array of them")
+    found = tuple(_word(place, id) for place, id in enumerate(_scalars(ids)))
+    if not found:
+        raise DataError("there are no ids to predict", hint="give at least one")
+    return found
+
+
+def _scalars(ids: Iterable[object]) -> Iterable[object]:
+    """Python values: a column of Arrow, numpy or pandas has its own number types."""
+    for convert in ("to_pylist", "tolist", "to_list"):
+        if hasattr(ids, convert):
+            values: Iterable[object] = getattr(ids, convert)()
+            return values
+    return ids
+
+
+def _word(place: int, id: object) -> str:
+    value = id.as_py() if hasattr(id, "as_py") else id
+    with contextlib.suppress(UnicodeEncodeError):
+        if isinstance(value, str) and value.strip() and value.encode():
+            return str(value)
+    if hasattr(value, "__index__") and not isinstance(value, bool) and not type(value).__name__.startswith("bool"):
+        with contextlib.suppress(TypeError, ValueError):
+            return str(operator.index(value))
+    raise DataError(
+        f"ids[{place}] is {id!r:.40}, of type {type(id).__name__}", hint="ids are words or whole numbers, none missing"
+    )
+
+
+def _table(asked: Sequence[str], said: dict[str, Said], model: Model) -> pa.Table:
+    rows = [said.get(id) for id in asked]
+    columns: dict[str, Any] = {"id": pa.array(asked, pa.string())}
+    if model.classes:
+        best = [None if row is None else row.label for row in rows]
+        columns["class"] = pa.array(best, pa.string())
+    for place, name in enumerate(model.names):
+        column = [None if row is None else row.values[place] for row in rows]
+        columns[f"p_{name}" if model.classes else name] = pa.array(column, pa.float64())
+    return pa.table(columns)

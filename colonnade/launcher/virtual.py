@@ -16,8 +16,8 @@ from colonnade.common.run.run_folder import RunFolder
 from colonnade.launcher.configuration import GivenConfig, naming_tables
 from colonnade.launcher.folder_lock import locked_folder, remove_new
 from colonnade.launcher.readiness import check_members, refuse_other_keys, refuse_others
+from colonnade.simulation.federation import Outcome
 from colonnade.simulation.folder import simulate_in
-from colonnade.simulation.outcome import Outcome
 
 
 def run_virtually(

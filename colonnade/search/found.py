@@ -83,7 +83,7 @@ class Search:
 def rows_fragment(said: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A sentence and a table as HTML, for notebooks."""
     content = {"said": said, "head": head, "rows": rows}
-    return str(fragment("rows.html", content, beside=Path(__file__).parent / "pages" / "templates"))
+    return str(fragment("rows.html", content, beside=Path(__file__).parent / "templates"))
 
 
 def ranked(records: Sequence[TrialRecord], goal: SearchMetric) -> list[TrialRecord]:

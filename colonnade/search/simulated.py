@@ -21,8 +21,7 @@ from colonnade.common.parsing.file import parse
 from colonnade.common.run.device import torch_threads
 from colonnade.search.folds import read_aligned, read_parts
 from colonnade.server.member.context import Timetable
-from colonnade.simulation.federation import Simulation
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome, Simulation
 
 _FINITE = "finite numbers"  # wording of contracts' errors
 

@@ -19,7 +19,6 @@ from colonnade.common.run.permissions import private_files
 from colonnade.launcher.configuration import ConfigLike, GivenConfig
 from colonnade.reports.console.live import showing
 from colonnade.reports.console.outputs import write_text
-from colonnade.search.defaults import default_space
 from colonnade.search.folder import (
     SearchFolder,
     Tables,
@@ -34,11 +33,18 @@ from colonnade.search.folder import (
 from colonnade.search.folds import align_once, pool_labels
 from colonnade.search.found import Search, as_csv, looked
 from colonnade.search.metrics import SearchMetric, search_metric
-from colonnade.search.pages.lines import Lines
-from colonnade.search.pages.privacy import is_private
-from colonnade.search.pages.tune_page import TunePage, gain_words
+from colonnade.search.pages import Lines, TunePage, gain_words, is_private
 from colonnade.search.simulated import Task, failure
-from colonnade.search.space import Searched, Tree, applied, check_space, own_values, read_space, without_space
+from colonnade.search.space import (
+    Searched,
+    Tree,
+    applied,
+    check_space,
+    default_space,
+    own_values,
+    read_space,
+    without_space,
+)
 from colonnade.search.study import PRUNERS, Asked, TrialStore, commonest, load_optuna, masked, open_store
 from colonnade.search.workers import share_out, threads_each
 

@@ -26,8 +26,7 @@ from colonnade.search.folder import SearchFolder, Tables, digest, place_of, refu
 from colonnade.search.folds import align_once, folds_of, pool_labels
 from colonnade.search.found import rows_fragment
 from colonnade.search.metrics import SearchMetric, fold_metric
-from colonnade.search.pages.cv_page import CvPage, FoldRecord, say_folds
-from colonnade.search.pages.privacy import FOLDS_PRIVACY, is_private
+from colonnade.search.pages import FOLDS_PRIVACY, CvPage, FoldRecord, is_private, say_folds
 from colonnade.search.simulated import Task
 from colonnade.search.space import Tree, without_space
 from colonnade.search.workers import share_out, threads_each

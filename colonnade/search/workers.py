@@ -1,4 +1,7 @@
-"""Performers of simulations: this process, or worker processes that end with it."""
+"""Performers of simulations: this process, or worker processes that end with it.
+
+A worker is `python -m colonnade.search.workers`: it reads tasks and writes results, as lines.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,18 @@ import json
 import os
 import queue
 import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import Any, Protocol, TypeVar
+from dataclasses import asdict
+from typing import Any, Protocol, TextIO, TypeVar
 
 from colonnade.common.errors import ColonnadeError, EnvironmentFault, InputError
+from colonnade.common.run.permissions import keep_private
 from colonnade.common.run.python_child import child_environment, python_module
 from colonnade.search.references import ReferenceTask, fit_reference
-from colonnade.search.simulated import Diverged, Listen, Result, Task, perform
+from colonnade.search.simulated import Diverged, Listen, Result, Task, failure, perform
 
 T = TypeVar("T")
 
@@ -109,7 +116,7 @@ class Apart:
 
     def _start(self) -> subprocess.Popen[str]:
         environment = child_environment(**dict.fromkeys(_THREADS, str(self._threads)))
-        command = python_module("colonnade.search.worker")
+        command = python_module("colonnade.search.workers")
         return subprocess.Popen(  # noqa: S603  # our own command line
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
             start_new_session=True,  # ^C on a terminal is for the caller, which ends its workers
@@ -154,3 +161,46 @@ def share_out(
 def threads_each(jobs: int, wanted: int = 0) -> int:
     """Threads per simulation: one unless the server's section asks for more, limited by the available processors."""
     return max(1, min(wanted or 1, len(os.sched_getaffinity(0)) // jobs))
+
+
+def main() -> None:
+    """Works until the input ends, even in the middle of a simulation."""
+    keep_private()
+    said = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")  # written only here: prints go to the error stream
+    os.dup2(2, 1)
+    heard: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(heard,), daemon=True).start()
+    while True:
+        _write(said, _work(heard.get(), said, heard))
+
+
+def _work(task: Mapping[str, Any], said: TextIO, heard: queue.SimpleQueue[Any]) -> dict[str, Any]:
+    def listen(number: int, metrics: Mapping[str, float], last: bool) -> bool:
+        _write(said, {"evaluation": number, "metrics": dict(metrics), "last": last})
+        return bool(heard.get())
+
+    try:
+        return {"result": asdict(_performed(task, listen))}
+    except Exception as error:  # noqa: BLE001  # no error may stop the next task
+        reason, hint = failure(error)
+        return {"failed": reason, "hint": hint, "diverged": isinstance(error, Diverged)}
+
+
+def _performed(task: Mapping[str, Any], listen: Listen) -> Result:
+    if "reference" in task:
+        return fit_reference(ReferenceTask(**{**task, "columns": tuple(task["columns"])}), listen)
+    return perform(Task(**{**task, "held": tuple(task["held"])}), listen)
+
+
+def _listen(heard: queue.SimpleQueue[Any]) -> None:
+    for line in sys.stdin:
+        heard.put(json.loads(line))
+    os._exit(0)
+
+
+def _write(said: TextIO, content: dict[str, Any]) -> None:
+    said.write(json.dumps(content) + "\n")
+
+
+if __name__ == "__main__":
+    main()

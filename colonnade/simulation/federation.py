@@ -7,6 +7,7 @@ stragglers passes in seconds, and always in the same way.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,9 @@ from torch import Tensor
 from colonnade.client.dialling.membership import Membership
 from colonnade.client.member.line import training
 from colonnade.client.member.sessions import PartySessions
+from colonnade.client.privacy.mechanisms import Privacy
 from colonnade.client.training.context import ClientContext
+from colonnade.client.transcript.capture import Capture
 from colonnade.common.alignment.messages import all_kinds, all_limits
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.config.chaos import Pause
@@ -39,29 +42,121 @@ from colonnade.common.conversation.membership import Hello
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.columns.features import Features
+from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.rows import sampled
 from colonnade.common.data.sources import load_features
+from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, PartyFailed, TrainingDiverged
 from colonnade.common.messaging.message import Message, largest_bytes, snapshot
 from colonnade.common.observability.telemetry import Event, Telemetry
+from colonnade.common.parsing.dump import config_tree
 from colonnade.common.parsing.error_attribution import whose
+from colonnade.common.parsing.member_files import config_files
 from colonnade.common.run.activity import activity
 from colonnade.common.run.checkpoints import Checkpoints, MemoryCheckpoints, Owner
+from colonnade.common.run.durable import write_durably
+from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.run_cache import RunCache
-from colonnade.common.run.run_folder import PartyFolder
+from colonnade.common.run.run_folder import STAMP, PartyFolder, RunFolder
 from colonnade.common.run.start_secret import StartSecret
 from colonnade.common.run.state import Snapshot
 from colonnade.common.version import VERSION
 from colonnade.common.wire.codec import Codec
 from colonnade.server.member.admission import Admission
 from colonnade.server.member.context import ServerParts, Timetable
+from colonnade.server.member.saving import run_number
 from colonnade.server.member.sessions import ServerSessions
+from colonnade.server.member.traffic import Totals
 from colonnade.server.privacy.labels import hold_labels
 from colonnade.server.protocols import SERVE
+from colonnade.server.training.context import ServerContext
 from colonnade.simulation.computing import Benches
 from colonnade.simulation.contexts import Side, refuse_other_rows, virtual_device
-from colonnade.simulation.files import RunFiles
-from colonnade.simulation.outcome import Outcome
+
+
+@dataclass(repr=False)  # asyncio.Runner prints the result's repr when it restores its signal handler
+class Outcome:
+    """Result of a run: contexts of both sides, every event, and every message in order of sending.
+
+    Attributes:
+        privacy: every party's policy, budget and count of releases.
+        saved: every member's state after each round, if requested.
+        seconds: of the virtual clock, from the first round to the last.
+        totals: bytes of tensors by party and direction, and late messages, over all starts of the run.
+        best_saved: the best round whose checkpoint all members hold, 0 if none.
+        left: number and bytes of the messages that passed each party's egress, by party and kind.
+    """
+
+    server: ServerContext
+    totals: Totals
+    clients: dict[str, ClientContext] = field(default_factory=dict)
+    privacy: dict[str, Privacy] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    messages: list[tuple[str, str, Message]] = field(default_factory=list)
+    saved: dict[int, dict[str, Snapshot]] = field(default_factory=dict)
+    status: str = "failed"
+    error: Exception | None = None
+    seconds: float = 0.0
+    best_saved: int = 0
+    captures: dict[str, Capture] = field(default_factory=dict)
+    left: dict[str, dict[str, list[int]]] = field(default_factory=dict)
+
+    @property
+    def payload(self) -> tuple[int, int]:
+        return self.totals.payload()
+
+    @property
+    def late(self) -> dict[str, int]:
+        return {name: self.totals.late[name] for name in self.clients}
+
+    def of_kind(self, event: str) -> list[Event]:
+        return [e for e in self.events if e["kind"] == event]
+
+
+class RunFiles:
+    """The folder of a simulated run.
+
+    Args:
+        whole: True for the whole tables, so that the run can resume and predict; False for a sample of rows, which is
+            used only by attacks.
+
+    Attributes:
+        begun: True if the folder holds a run to resume.
+    """
+
+    def __init__(self, folder: Path, config: Config, base: Path, *, whole: bool = True) -> None:
+        self.folder, self._config, self._base, self._whole = RunFolder(folder), config, base, whole
+        self.begun = self.folder.run.exists()
+        self.number = run_number(self.folder, Checkpoints(self.folder.checkpoints))
+
+    def home(self, member: str) -> Path:
+        found = self.folder.member(member)
+        found.make()
+        return found.path
+
+    def checkpoints(self, member: str) -> Checkpoints:
+        return Checkpoints(self.folder.member(member).checkpoints)
+
+    def encoder(self, member: str) -> EncoderFile:
+        return EncoderFile(self.home(member), begun=bool(self.checkpoints(member).run()))
+
+    def tables(self, member: str) -> TableCache:
+        return TableCache(self.folder.member(member).path, writes=True)
+
+    def seconds_before(self) -> float:
+        """Time of the newest event of earlier starts, 0 if there is none."""
+        return max((float(event.get("time", 0)) for event in read_lines(self.folder.events)), default=0.0)
+
+    def keep_config(self) -> None:
+        tree = config_tree(self._config)
+        place = self.folder.launch if self._whole else self.folder.simulated
+        for path, text in {
+            **config_files(tree, self.folder),
+            place: json.dumps({"base": str(self._base), "clock": "virtual", **({} if self._whole else STAMP)}),
+        }.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_durably(path, text.encode())
+
 
 Snapshots = Mapping[str, Snapshot]
 

@@ -18,9 +18,7 @@ from colonnade.server.member.summary import write_whole
 from colonnade.server.member.timeline import timeline
 from colonnade.server.member.tracking import server_tracking
 from colonnade.simulation.contexts import Side
-from colonnade.simulation.federation import Simulation
-from colonnade.simulation.files import RunFiles
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome, RunFiles, Simulation
 
 
 def simulate_in(config: Config, base: Path, folder: Path, listeners: Sequence[Listener] = ()) -> Outcome:

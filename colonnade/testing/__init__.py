@@ -10,8 +10,6 @@ See docs/adding_a_protocol.md. This package imports pytest; no other part of Col
 from __future__ import annotations
 
 from colonnade.testing.conformance import conformance
-from colonnade.testing.digits import digits
-from colonnade.testing.terms import Expected
-from colonnade.testing.trial import Trial
+from colonnade.testing.trial import Expected, Trial, digits
 
 __all__ = ["Expected", "Trial", "conformance", "digits"]

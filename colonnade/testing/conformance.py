@@ -12,16 +12,15 @@ import pytest
 import torch
 import yaml
 
-from colonnade.cli.data.check import check
+from colonnade.cli.checks.check import check
 from colonnade.client.protocols import LOCAL, SPLITS
 from colonnade.client.transcript.capture import read_capture
 from colonnade.common.errors import ColonnadeError
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.server.protocols import ACTIVE, FORESTS, JOINT
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome
 from colonnade.testing import differences, traffic
-from colonnade.testing.terms import Expected
-from colonnade.testing.trial import DELAY, GRACE, ROUNDS, SLOW, Trial, explain
+from colonnade.testing.trial import DELAY, GRACE, ROUNDS, SLOW, Expected, Trial, explain
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from colonnade.common.messaging.message import Message, schema
 from colonnade.common.run.state import Snapshot
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome
 
 _FRESH = frozenset({"told"})
 """Names of hashes in a state that cover numbers drawn anew in every session."""

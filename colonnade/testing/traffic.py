@@ -22,9 +22,9 @@ from colonnade.common.messaging.message import (
 )
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.fields import WireError
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome
 from colonnade.testing.differences import differing_field, message_name
-from colonnade.testing.terms import Expected
+from colonnade.testing.trial import Expected
 
 
 def undeclared(contract: Contract[Any], run: Outcome, unused: tuple[str, ...]) -> Iterator[str]:

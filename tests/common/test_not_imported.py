@@ -34,7 +34,7 @@ for variant in {VARIANTS}:
     optimiser.step(); optimiser.zero_grad(); optimiser.load_state_dict(optimiser.state_dict())
 refuse("torch._dynamo")  # the compiler
 
-import colonnade.cli.read.explain, colonnade_lab.commands.reproduce, colonnade_lab.commands.compare
+import colonnade.reports.explanation.write, colonnade_lab.commands.reproduce, colonnade_lab.commands.compare
 refuse("matplotlib")  # before a picture is drawn
 """
 

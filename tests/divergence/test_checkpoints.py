@@ -22,8 +22,7 @@ from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.state import Snapshot, State
 from colonnade.server.member.saving import Saving
-from colonnade.simulation.federation import Simulation
-from colonnade.simulation.files import RunFiles
+from colonnade.simulation.federation import RunFiles, Simulation
 from tests.support.bursting import bursting
 from tests.support.federation import tree
 from tests.support.household import colonnade

@@ -11,10 +11,10 @@ import yaml
 from colonnade.cli.run.simulate import simulate
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import parse
-from colonnade.reports.card.write import markdown
+from colonnade.reports.card.card import markdown
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.page import html
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome
 from tests.support.federation import federate, tree
 from tests.support.packages import Packages
 

@@ -15,8 +15,7 @@ import yaml
 from colonnade.cli.read.protocols import GROUPS
 from colonnade.common.contracts.registry import CONTRACTS, NAMES
 from colonnade.common.parsing.file import parse
-from colonnade.simulation.federation import Simulation
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome, Simulation
 from tests.support.packages import Packages
 
 PAGE = (Path(__file__).parents[2] / "docs" / "plug_ins.md").read_text()

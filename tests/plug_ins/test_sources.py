@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from colonnade.cli.data.check import check
+from colonnade.cli.checks.check import check
 from colonnade.cli.data.deal import DealTerms, deal
 from colonnade.common.config.members import Config
 from colonnade.common.errors import ColonnadeError, ConfigError, DataError

@@ -42,8 +42,7 @@ from colonnade.common.parsing.file import parse
 from colonnade.common.protocols.additive import Change, Counted
 from colonnade.server.protocols.additive import serve
 from colonnade.server.training.trees.gradients import TreeObjective
-from colonnade.simulation.federation import Simulation
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome, Simulation
 from tests.protocols.test_secureboost import Lying
 from tests.support.altered_lines import change_each
 from tests.support.federation import late

@@ -23,8 +23,7 @@ from colonnade.common.data.columns.scale import Columns, Scaler
 from colonnade.common.errors import ConfigError, ContractError, DataError, InputError
 from colonnade.common.parsing.file import parse
 from colonnade.common.run.state import State
-from colonnade.simulation.federation import Simulation
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome, Simulation
 
 
 def config(*sets: str, name: str = "breast_cancer", stop: Any = "none", **protocol: Any) -> Config:

@@ -15,7 +15,7 @@ from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.messaging.label_messages import Beliefs, Labels
 from colonnade.common.protocols.vimadmm_j import Logits, Update
-from colonnade.simulation.files import RunFiles
+from colonnade.simulation.federation import RunFiles
 from tests.protocols.test_resume import END, PROTOCOLS, SHORT, left_alone, same
 from tests.support.federation import Outcome, config, federate, parameters
 

@@ -16,7 +16,7 @@ import torch
 from optbinning import OptimalBinning
 from sklearn.linear_model import LogisticRegression
 
-from colonnade.cli.read.export_shapes import party_shapes, server_shapes
+from colonnade.cli.read.export import party_shapes, server_shapes
 from colonnade.client.protocols.scorecard import local
 from colonnade.client.training import card as card_bins
 from colonnade.client.training.card import EXPLAINED, Card, Evidence, optimal_bins
@@ -30,8 +30,7 @@ from colonnade.common.protocols.scorecard import Chosen
 from colonnade.common.run.state import State
 from colonnade.server.protocols.scorecard import joint, serve
 from colonnade.server.training.sums import ReturnedSums
-from colonnade.simulation.federation import Simulation
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome, Simulation
 from tests.protocols.test_prediction import ask
 from tests.support.altered_lines import change_each
 

@@ -35,8 +35,7 @@ from colonnade.common.protocols.secureboost import Nodes, Sides, Sums, Wanted
 from colonnade.common.run.state import State
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.trees.forest import Forest
-from colonnade.simulation.federation import Simulation
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome, Simulation
 from tests.support.federation import late
 
 ROUNDS, DEPTH, RATE = 3, 3, 0.3

@@ -26,8 +26,8 @@ import yaml
 
 import colonnade
 from colonnade.common.errors import ColonnadeError, ConfigError, DataError, EnvironmentFault, InputError
-from colonnade.launcher.answers import id_words
 from colonnade.launcher.federation import relaunch
+from colonnade.launcher.predictions import id_words
 from colonnade.launcher.processes import started
 from colonnade.launcher.virtual import resume_virtually
 from tests.python.tables import make_config, make_tables

@@ -35,8 +35,7 @@ from colonnade.search import references, simulated, workers
 from colonnade.search.comparison import compared, outputs
 from colonnade.search.comparison.adapting import GivenSetup
 from colonnade.search.comparison.compared import Comparison
-from colonnade.search.comparison.kept_runs import KeptRun
-from colonnade.search.comparison.outcomes import gap
+from colonnade.search.comparison.outcomes import KeptRun, gap
 from colonnade.search.comparison.outputs import in_short
 from colonnade.search.comparison.subject import Subject, limited, read_subject
 from colonnade.search.metrics import SearchMetric

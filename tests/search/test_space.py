@@ -11,8 +11,7 @@ from colonnade.common.config.search import SearchedKey
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import ConfigError, ContractError, TrainingDiverged
 from colonnade.common.parsing.file import parse
-from colonnade.search.defaults import default_space
-from colonnade.search.space import Searched, applied, check_space, own_values, read_space, setting
+from colonnade.search.space import Searched, applied, check_space, default_space, own_values, read_space, setting
 from colonnade.simulation.federation import Simulation
 from tests.support.federation import tree
 

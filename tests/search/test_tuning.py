@@ -25,7 +25,7 @@ from colonnade.common.parsing.file import parse
 from colonnade.search import simulated, study, tuning, workers
 from colonnade.search.found import Search
 from colonnade.search.metrics import SearchMetric, search_metric
-from colonnade.search.pages.tune_page import gain_words
+from colonnade.search.pages import gain_words
 from colonnade.search.simulated import Result, Task, perform
 from colonnade.search.study import TrialRecord
 from colonnade.simulation.federation import Simulation

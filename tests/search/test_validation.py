@@ -25,7 +25,7 @@ from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.file import parse
 from colonnade.search import folds, simulated, validation, workers
 from colonnade.search.folds import folds_of
-from colonnade.search.pages.cv_page import half_interval
+from colonnade.search.pages import half_interval
 from colonnade.simulation.federation import Simulation
 from tests.search.searches import tiny
 from tests.support.tables import table_tree, write_tables

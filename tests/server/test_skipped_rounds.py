@@ -16,7 +16,7 @@ from colonnade.reports.console.progress import Progress
 from colonnade.reports.console.screen import Screen
 from colonnade.reports.records.run import read_run
 from colonnade.server.member.training import ServerMetrics
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome
 from tests.cli.read.reports import leave
 from tests.support.altered_lines import change_each
 from tests.support.federation import config, federate

@@ -16,9 +16,8 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import Delay
 from colonnade.common.parsing.file import parse
 from colonnade.common.run.state import State
-from colonnade.simulation.federation import Simulation
-from colonnade.simulation.outcome import Outcome
-from colonnade.testing.digits import digits
+from colonnade.simulation.federation import Outcome, Simulation
+from colonnade.testing.trial import digits
 
 # Required settings of a protocol's parties.
 NEEDS: Mapping[str, Mapping[str, Any]] = {"fedvs": {"model": {"name": "polynomial", "layers": 2}}}

@@ -13,9 +13,8 @@ from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.tracking.tracker import Parameter, Status, TrackedRun, TrackerConfig
 from colonnade.server.member.summary import write_whole
-from colonnade.simulation.federation import Simulation
+from colonnade.simulation.federation import Outcome, Simulation
 from colonnade.simulation.folder import summarise, tracked
-from colonnade.simulation.outcome import Outcome
 from tests.support.tables import table_tree, write_tables
 
 CANARY = "canary"

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 ROOT = Path(__file__).parents[2]
-_STARTED_BY_COMMANDS = (["-P", "-m", "colonnade.cli.fork_server"], ["-P", "-m", "colonnade.search.worker"])
+_STARTED_BY_COMMANDS = (["-P", "-m", "colonnade.cli.fork_server"], ["-P", "-m", "colonnade.search.workers"])
 _CHILDLESS = ("server", "client", "health")  # commands that never start one of these
 # Imported in addition to the imports of the fork server, since most runs do.
 _MORE = ("sklearn.datasets", "sklearn.metrics", "prometheus_client", "uvloop")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from colonnade.cli.data.check import check
+from colonnade.cli.checks.check import check
 from colonnade.common.config.members import Config
 from colonnade.common.errors import ConfigError, EnvironmentFault
 from colonnade.common.parsing.file import parse

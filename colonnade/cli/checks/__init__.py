@@ -1,1 +1,1 @@
-"""Parts of `colonnade check`."""
+"""`colonnade check`."""

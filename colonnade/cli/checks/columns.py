@@ -1,19 +1,39 @@
-"""What every column of a table was taken for, with a few of its values: for the terminal of the table's owner alone."""
+"""What `colonnade check` says of a party's columns, for the terminal of the table's owner alone.
+
+That is what every column was taken for, with a few of its values; columns that give the label away; and settings for
+which no default can be good, and where to begin (docs/defaults.md).
+
+A column gives the label away if it maps one to one to it. It probably does, as one that was recorded after the outcome,
+if by itself it says the class of nearly all rows: by a value being missing or not; by a number being above a threshold;
+by its word or its one of at most 20 numbers. Nearly all: no more rows are wrong than 2 % of the smallest class. Of more
+than two classes a threshold and words have to say all, gaps one. A number to be predicted is given away by a column
+whose ranks are its own (Spearman's correlation .999), or by gaps that lie above, or below, all other rows' numbers.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+import torch
 from torch import Tensor
 
+from colonnade.common.config.alignment import KeysConfig
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.models import MlpConfig, ModelConfig
+from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import TypedColumn
+from colonnade.common.data.columns.scale import Columns, varied
+from colonnade.common.data.labels import LabelColumn
 from colonnade.common.escaped import escaped
+from colonnade.reports.words import counted
 
 _EXAMPLES, _LONGEST = 3, 24  # values of a column, and characters of one
 _MOST = 100  # columns
-_LOOKED_AT = 1000  # rows at a time
+_BLOCK = 1000  # rows at a time
 _KINDS = {
     "": "number",
     "number": "number",
@@ -54,8 +74,8 @@ def _kind(field: TypedColumn, declared: str) -> str:
 def _examples(field: TypedColumn, column: Tensor) -> list[str]:
     """The first different values."""
     found: dict[float, None] = {}
-    for start in range(0, len(column), _LOOKED_AT):
-        part = column[start : start + _LOOKED_AT]
+    for start in range(0, len(column), _BLOCK):
+        part = column[start : start + _BLOCK]
         for value in part[~part.isnan()].tolist():
             found.setdefault(value)
             if len(found) == _EXAMPLES:
@@ -66,3 +86,171 @@ def _examples(field: TypedColumn, column: Tensor) -> list[str]:
         return [f"{value:.6g}" for value in found]
     words = (field.words[int(value)] for value in found)
     return [repr(escaped(word if len(word) <= _LONGEST else f"{word[:_LONGEST]}...", 200)) for word in words]
+
+
+_FEWEST = 30  # rows, of which a column may say the label by chance
+_WRONG = 0.02  # of the rows of the smallest class
+_VALUES = 20  # of a column that is looked at value by value
+_RARE = 5  # rows of a value, below which it says nothing of others
+_RANKS = 0.999
+_LOOKED_AT = 100_000  # rows
+_FIRST = 1000  # rows that show of nearly every column that it is no copy: sorting all of them takes far longer
+
+
+def copies(labels: LabelColumn, features: Features, keys: KeysConfig) -> Iterator[str]:
+    """Warnings about columns that say the label, or nearly all labels.
+
+    Args:
+        labels, features: as they were read; rows are matched by their keys, or where neither has any by their order.
+        keys: how keys are compared.
+    """
+    if features.values.dim() != 2 or (matched := _matched(labels, features, keys)) is None:
+        return
+    label, values = labels.values[matched[0]], features.values[matched[1]].double()
+    if len(label) < _FEWEST or (labels.classes and len(torch.unique(label)) < 2):
+        return  # of one class a column with one value is no copy
+    made = {field.name for field in features.fields if field.of}  # which nobody can leave out alone
+    for name, column in zip(features.names, values.unbind(1), strict=True):
+        if name in made:
+            continue
+        if _same(column[:_FIRST], label[:_FIRST], labels) and _same(column, label, labels):
+            yield (
+                f"the column {name!r} says the label of every row: it is a copy, or was made from it; leave it out "
+                f"with `drop: [{name}]`"
+            )
+        elif how := _given_away(column[:_LOOKED_AT].numpy(), label[:_LOOKED_AT].numpy(), labels):
+            yield (
+                f"the column {name!r} gives the label away: {how}; if it was recorded after the outcome, leave it out "
+                f"with `drop: [{name}]`"
+            )
+
+
+def _given_away(column: np.ndarray, label: np.ndarray, labels: LabelColumn) -> str:
+    """What of a column says nearly all labels; "" if nothing does."""
+    return _tells_class(column, label) if labels.classes else _tells_number(column, label)
+
+
+def _tells_class(column: np.ndarray, label: np.ndarray) -> str:
+    """The same of classes.
+
+    Args:
+        column: float64 (n,), NaN where a value is missing; numbers, or codes of words.
+        label: int64 (n,).
+    """
+    sizes = np.bincount(label)
+    sizes = sizes[sizes > 0]
+    if len(sizes) < 2 or sizes.min() < _RARE:
+        return ""
+    allowed, missing = _WRONG * sizes.min(), np.isnan(column)
+    if missing.any() and not missing.all():
+        for one in np.unique(label):
+            if min((missing != (label == one)).sum(), (missing == (label == one)).sum()) <= allowed:
+                return f"it is missing where the label is of one class, and nowhere else ({int(missing.sum())} rows)"
+    wrong = len(label[missing]) - np.bincount(label[missing], minlength=1).max()
+    return _tells_by_value(column[~missing], label[~missing], allowed - wrong, classes=len(sizes))
+
+
+def _tells_by_value(column: np.ndarray, label: np.ndarray, allowed: float, *, classes: int) -> str:
+    """The same of rows that have a value, of which so many may be wrong."""
+    values, codes, counts = np.unique(column, return_inverse=True, return_counts=True)
+    if len(values) < 2:
+        return ""
+    if len(values) <= _VALUES:
+        table = np.zeros((len(values), int(label.max()) + 1), np.int64)
+        np.add.at(table, (codes, label), 1)
+        right = table.max(1)[counts >= _RARE].sum()
+        return f"each of its {len(values)} values has rows of one class" if len(label) - right <= allowed else ""
+    if classes == 2:
+        last = label == label.max()
+        second = np.cumsum(np.bincount(codes, last))[:-1]  # of the rows up to each value
+        first = np.cumsum(counts)[:-1] - second
+        wrong = np.minimum(second + (~last).sum() - first, first + last.sum() - second).min()
+        return "a threshold parts the classes" if wrong <= allowed else ""
+    return ""
+
+
+def _tells_number(column: np.ndarray, targets: np.ndarray) -> str:
+    """The same of numbers to be predicted, (n, targets)."""
+    missing = np.isnan(column)
+    for target in targets.T:
+        ends = [target[missing], target[~missing]]
+        if min(map(len, ends)) >= _RARE and (ends[0].min() > ends[1].max() or ends[0].max() < ends[1].min()):
+            return "it is missing where the number is large, or small, and nowhere else"
+        if len(np.unique(ends[1])) > _VALUES and len(np.unique(column[~missing])) > _VALUES:
+            ranks = [np.unique(of, return_inverse=True)[1] for of in (column[~missing], ends[1])]
+            if abs(np.corrcoef(ranks[0], ranks[1])[0, 1]) >= _RANKS:
+                return "its values rise, or fall, as the number to be predicted does"
+    return ""
+
+
+def _same(column: Tensor, label: Tensor, labels: LabelColumn) -> bool:
+    """True if a column says the label of all these rows; also of rows of one class that have one value."""
+    if not labels.classes:
+        return bool((label == column[:, None]).all(0).any())
+    return _one_to_one(column, label)
+
+
+def _one_to_one(column: Tensor, label: Tensor) -> bool:
+    """True if each value has one class, and each class one value."""
+    if bool(column.isnan().any()):
+        return False
+    found, codes = torch.unique(column, return_inverse=True)
+    classes = torch.unique(label)
+    if len(found) != len(classes):
+        return False
+    return len(torch.unique(torch.stack([codes, label], dim=1), dim=0)) == len(found)
+
+
+def _matched(labels: LabelColumn, features: Features, keys: KeysConfig) -> tuple[Tensor, Tensor] | None:
+    """Numbers of the rows that both have, of the labels and of the columns; None where they cannot be matched."""
+    if labels.ids is None or features.ids is None:
+        count = len(labels.values)
+        return (torch.arange(count), torch.arange(count)) if len(features.values) == count else None
+    place = {key: row for row, key in enumerate(keys.normals(labels.ids))}
+    mine = torch.tensor([place.get(key, -1) for key in keys.normals(features.ids)])
+    theirs = (mine >= 0).nonzero().squeeze(1)
+    return (mine[theirs], theirs) if len(theirs) else None
+
+
+_DEVIATIONS = 20  # beyond which the rest of a standardised column is squeezed together
+_STEPS = 100
+_TABLE, _COLOUR = 2, 4  # axes of columns, and of images with channels
+
+
+def hints_of_party(columns: Columns, rows: Tensor, model: ModelConfig) -> Iterator[str]:
+    """Properties of a party's model and columns for which no default can be good.
+
+    Args:
+        columns: of the party, scaled.
+        rows: of training, int64 (m,).
+        model: the party's.
+    """
+    if len(columns.shape) == _COLOUR and isinstance(model, MlpConfig):
+        yield "hint: rows are images in colour, and the model is an mlp; `model: cnn` suits them"
+    if len(columns.shape) != _TABLE:
+        return
+    values = columns[rows[:_LOOKED_AT]]
+    if far := sum(_long_tailed(column) for column in values.unbind(1)):
+        yield (
+            f"hint: {far} of {values.shape[1]} columns reach beyond {_DEVIATIONS} deviations, so that their other "
+            "values look alike; try `data.scale: auto`, or take their logarithms in the table"
+        )
+
+
+def hints_of_federation(federation: FederationConfig, schedule: Schedule) -> Iterator[str]:
+    """Properties of the protocol and of the length for which no default can be good."""
+    protocol = federation.protocol
+    if CONTRACTS[protocol.name].exchange.one_number:
+        yield (
+            f"hint: {protocol.name} learns from one number a batch, so that it needs many epochs, and rates of its "
+            "own; begin with `colonnade tune`"
+        )
+    if schedule.rounds < _STEPS and not protocol.few_rounds:
+        yield (
+            f"hint: only {counted(schedule.rounds, 'round')}; take {_STEPS} or more, by a smaller federation.batch or "
+            "more federation.epochs"
+        )
+
+
+def _long_tailed(column: Tensor) -> bool:
+    return bool(column.abs().amax() > _DEVIATIONS) and varied(column)

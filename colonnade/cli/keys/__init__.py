@@ -1,1 +1,1 @@
-"""Commands about keys, certificates and tokens."""
+"""Commands about keys, certificates, pins and tokens."""

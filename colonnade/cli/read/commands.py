@@ -22,7 +22,7 @@ def explain(
         typer.Option("--keep", metavar="top:50%", help="write a configuration with fewer parties; repeatable"),
     ] = None,
 ) -> None:
-    from colonnade.cli.read.explain import explain as run_it  # noqa: PLC0415  # torch
+    from colonnade.reports.explanation.write import explain as run_it  # noqa: PLC0415  # torch
 
     run_it(run, out, sigma, tuple(keep or ()))
 
@@ -37,7 +37,7 @@ def card(
         typer.Option(metavar="FILE:COLUMN", help="CSV with ids and groups of people to compare"),
     ] = "",
 ) -> None:
-    from colonnade.reports.card.write import write_card  # noqa: PLC0415  # torch
+    from colonnade.reports.card.card import write_card  # noqa: PLC0415  # torch
 
     with activity("writing the card"):
         made = write_card(run, out, groups)
@@ -81,7 +81,7 @@ def bins(
         Path | None, typer.Option("--out", help="the page; default: bins.html in the folder", show_default=False)
     ] = None,
 ) -> None:
-    from colonnade.cli.read.bins import bins as run_it  # noqa: PLC0415  # torch
+    from colonnade.cli.read.scorecard import bins as run_it  # noqa: PLC0415  # torch
 
     with activity("reading the bins"):
         run_it(folder, file, out)

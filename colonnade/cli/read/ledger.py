@@ -15,8 +15,7 @@ from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.run_folder import PartyFolder
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.screen import out as console
-from colonnade.reports.records.kinds import describe_kind
-from colonnade.reports.records.ledgers import Book, read_books_of, spent
+from colonnade.reports.records.ledgers import Book, describe_kind, read_books_of, spent
 from colonnade.reports.words import amount, counted
 
 _NAMED = 10  # most line numbers printed

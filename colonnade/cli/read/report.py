@@ -68,7 +68,7 @@ def _write(folders: Sequence[Path], out: Path | None, *, again: float = 0) -> No
 
 def _write_own(folder: Path, out: Path | None) -> None:
     """The page of a party's own folder."""
-    from colonnade.reports.party_page.page import party_page  # noqa: PLC0415  # torch
+    from colonnade.reports.run_page.party_page import party_page  # noqa: PLC0415  # torch
 
     page = (out or PartyFolder(folder).report).resolve()
     make_folder(page.parent)

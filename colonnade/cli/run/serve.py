@@ -1,18 +1,18 @@
-"""`colonnade serve`: serves predictions of a model over HTTP and gRPC."""
+"""`colonnade serve`: serves predictions of a model over HTTP and gRPC; reads tables and ids again at SIGHUP."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from colonnade.cli.run.predict import say
-from colonnade.cli.run.served import Changes, ServedIds
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.errors import InputError
+from colonnade.common.errors import ColonnadeError, DataError, InputError
+from colonnade.common.observability.hangup import on_hangup
 from colonnade.common.observability.ports import refuse_taken, split_address
 from colonnade.common.run.descriptors import raise_limit
 from colonnade.common.run.rate_limit import Digest
@@ -23,12 +23,73 @@ from colonnade.launcher.predictions import OpenedRun, opened
 from colonnade.launcher.processes import Processes
 from colonnade.reports.console.batches import NewBatches
 from colonnade.reports.console.screen import out as console
+from colonnade.reports.words import counted
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.serving.batching import Batcher
 from colonnade.server.prediction.serving.grpc_service import Remote
 from colonnade.server.prediction.serving.tokens import Tokens
 from colonnade.server.prediction.serving.web import Web
 from colonnade.server.prediction.terms import PredictionTerms
+
+_LOOK = 2.0  # seconds between polls of the parties' notes
+
+
+class ServedIds:
+    """The ids that a service answers, from a file that it can read again. Refuses runs that match rows by order."""
+
+    def __init__(self, file: PredictionIds, run: OpenedRun) -> None:
+        if not run.aligns:
+            raise InputError(
+                "--ids: federation.align is none, so the service answers the rows of training and no others",
+                hint="leave it out; or train with federation.align: psi",
+            )
+        self._file = file
+
+    def read(self) -> tuple[str, ...]:
+        """Returns all ids; refuses an empty file."""
+        if not (found := tuple(self._file.ids())):
+            raise DataError(f"{self._file.path} has a header but no ids", hint="an id is one line below the header")
+        return found
+
+    async def renew(self, model: Model) -> None:
+        """Reads the file again; if it is broken, reports that and keeps the previous ids."""
+        try:
+            ids = await asyncio.to_thread(self.read)
+            await asyncio.to_thread(model.renew, ids)
+        except ColonnadeError as wrong:
+            console.say(f"the ids before stay: {wrong}", "yellow")
+        else:
+            console.say(f"{counted(len(ids), 'id')} are looked up in all tables", "dim")
+
+
+@dataclass
+class Changes:
+    """Reads tables and ids again at SIGHUP while a service runs.
+
+    Args:
+        run: with the parties that were started here.
+        ids: None for the rows of the run.
+        batches: the parties' notes.
+    """
+
+    run: OpenedRun
+    ids: ServedIds | None
+    batches: NewBatches
+
+    async def follow(self, model: Model) -> None:
+        """Handles signals, and prints the parties' reports on their tables. Runs until cancelled."""
+        hung_up = asyncio.Event()
+        on_hangup(hung_up.set)
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(hung_up.wait(), _LOOK)
+            if hung_up.is_set():
+                hung_up.clear()
+                self.run.reload_tables()
+                if self.ids is not None:
+                    await self.ids.renew(model)
+            self.batches.tell(console)
+
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 

@@ -12,7 +12,7 @@ from colonnade.reports.console.progress import Progress, megabytes
 from colonnade.reports.console.screen import INTERRUPTED
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.console.summary import near, show_summary
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome
 
 
 def simulate(file: Path | None, sets: tuple[str, ...], out: Path | None, resume: Path | None = None) -> None:

@@ -11,10 +11,9 @@ from colonnade.common.parsing.file import load
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.launcher.configuration import GivenConfig
 from colonnade.launcher.demo import demo_file
-from colonnade.launcher.federation import launch, relaunch
+from colonnade.launcher.federation import Ended, LaunchOptions, launch, relaunch
 from colonnade.launcher.prediction_files import PredictionIds
 from colonnade.launcher.processes import Processes
-from colonnade.launcher.watch import Ended, LaunchOptions
 from colonnade.reports.console.screen import INTERRUPTED, show_error
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.console.summary import near, show_summary

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from colonnade.reports.explanation.findings import SHUFFLES, Findings, PartyFindings
-from colonnade.reports.explanation.resampling import DRAWS
+from colonnade.reports.explanation.findings import DRAWS, SHUFFLES, Findings, PartyFindings
 from colonnade.reports.explanation.trained import Trained
 from colonnade.reports.html.page import tile
 from colonnade.reports.words import amount, listed

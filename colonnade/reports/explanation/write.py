@@ -1,36 +1,129 @@
-"""explain.html and explain.json, put together."""
+"""explain.html and explain.json, put together, and what `explain` prints and `Run.explain` returns.
+
+A configuration with a subset of the parties is VIMADMM's "client summarization" (Section VI-C).
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from colonnade.client.training.trees.shapes import ShapeSum
+from colonnade.common.config.data.columns import PartyIndex
+from colonnade.common.config.members import Config
 from colonnade.common.data.rows import generator
-from colonnade.common.errors import InputError
+from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade.common.parsing.dump import config_tree, yaml_text
+from colonnade.common.parsing.file import parse
+from colonnade.common.run.activity import activity
 from colonnade.common.run.device import torch_threads
+from colonnade.common.run.durable import write_durably
 from colonnade.common.run.run_folder import RunFolder
+from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.outputs import make_folder, write_text
-from colonnade.reports.explanation import keep as keeping
+from colonnade.reports.console.screen import out as console
 from colonnade.reports.explanation.findings import Findings, measure, without_columns
-from colonnade.reports.explanation.keep import Keep
-from colonnade.reports.explanation.page import Maps, html
-from colonnade.reports.explanation.shapes_page import shapes_html
+from colonnade.reports.explanation.page import Maps, html, shapes_html, short_html
 from colonnade.reports.explanation.trained import Trained, open_run
-from colonnade.reports.explanation.words import numbers
+from colonnade.reports.explanation.words import CHANCE, columns_of, headline, numbers, of_heads, sentences
+from colonnade.reports.html.page import in_notebook
+
+_PATHS = ("path", "folder", "file", "revoked")
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Parties to keep, from the `top` or `bottom` of the ranking: a number, or a fraction of all."""
+
+    end: Literal["top", "bottom"]
+    share: int | float
+
+    @classmethod
+    def read(cls, words: str) -> Keep:
+        """Parses `top:50%`, `bottom:20%`, `top:3`."""
+        found = re.fullmatch(r"(top|bottom):(\d+(?:\.\d+)?%|\d+)", words)
+        share = float(found[2][:-1]) / 100 if found and found[2].endswith("%") else int(found[2]) if found else 0
+        if found is None or share <= 0 or (isinstance(share, float) and share > 1):
+            raise InputError(f"--keep {words}: expected a share of the parties", hint="top:50%, bottom:20%, top:3")
+        return cls("top" if found[1] == "top" else "bottom", share)
+
+    def choose(self, ranked: Sequence[str]) -> tuple[str, ...]:
+        """Returns the kept parties of a ranking, most important first; a fraction is rounded, to at least one party."""
+        count = self.share if isinstance(self.share, int) else max(1, round(self.share * len(ranked)))
+        if count > len(ranked):
+            raise InputError(f"--keep {self.end}:{count}: there are {len(ranked)} parties", hint="keep fewer of them")
+        return tuple(ranked[:count] if self.end == "top" else ranked[-count:])
+
+
+def write_kept_config(config: Config, base: Path, names: Sequence[str], folder: Path, end: str) -> Path:
+    """Writes a file that `up` runs: these parties alone, each with its previous columns.
+
+    Args:
+        config: of the whole run.
+        base: folder that paths in it are relative to.
+        folder: of the new file.
+        end: top or bottom, for the file's name.
+    """
+    tree = reduced(config, base, names)
+    path = folder / f"keep-{end}-{len(names)}.yaml"
+    title = f"# {config.federation.id} with {len(names)} of its {len(config.federation.names)} parties\n"
+    try:
+        write_durably(path, (title + yaml_text(tree)).encode())
+    except OSError as failed:
+        raise EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint="choose another --out") from None
+    return path
+
+
+def reduced(config: Config, base: Path, names: Sequence[str]) -> dict[str, Any]:
+    """The configuration with these parties alone, as plain YAML values with absolute paths."""
+    everyone = config.federation.names
+    tree = config_tree(config)
+    federation, server = tree["federation"], tree["server"]
+    federation |= {"id": f"{federation['id']}-{len(names)}", "server": ""}
+    federation["parties"] = [name for name in everyone if name in names]
+    if isinstance(need := federation["quorum"]["need"], int):
+        federation["quorum"]["need"] = min(need, len(names))
+    server.pop("identity", None)
+    parties = {}
+    for name in federation["parties"]:
+        split = config.parties[name].data.split.pinned(PartyIndex(everyone.index(name), len(everyone)))
+        own = tree["parties"][name]
+        own.pop("identity", None)
+        own["data"]["split"] = config_tree(split)
+        parties[name] = own
+    smaller = {**tree, "federation": federation, "server": server, "parties": parties}
+    anchored: dict[str, Any] = _anchored(smaller, base)
+    parse(anchored, begun=True)  # ensures that the file can be read
+    return anchored
+
+
+def _anchored(value: Any, base: Path, key: str = "") -> Any:
+    """Makes relative paths of files below the base absolute, since the new file is in another folder."""
+    match value:
+        case dict():
+            return {name: _anchored(below, base, name) for name, below in value.items()}
+        case str() if key in _PATHS:
+            file, colon, name = value.partition(":")  # ./tower.py:Tower
+            at = (base / file).resolve()
+            return f"{at}{colon}{name}" if at.exists() else value
+        case _:
+            return value
+
 
 Say = Callable[[str], object]
 
@@ -91,7 +184,7 @@ def write_explanation(
     write_text(into.explained, json.dumps(numbers(trained, found), indent=2) + "\n")
     write_text(into.explained_page, html(trained, found, maps))
     kept = tuple(
-        (keeping.write(trained.config, trained.base, names, into.path, wanted.end), tuple(names))
+        (write_kept_config(trained.config, trained.base, names, into.path, wanted.end), tuple(names))
         for wanted, names in chosen
     )
     return Explained(trained, found, into.explained_page, kept, tuple(_write_owned(trained, into, say)))
@@ -197,3 +290,87 @@ def flatten_map(embeddings: Tensor, seed: int) -> Tensor:
     # OpenMP's threads wait for each other at every step, which triples the time on a busy machine.
     with threadpool_limits(1, "openmp"):
         return torch.from_numpy(tsne.fit_transform(embeddings.numpy()))
+
+
+_READING, _MAPS = 1, 3  # steps besides one a party
+
+
+def explain(run: Path, out: Path | None, sigma: float, keep: tuple[str, ...]) -> None:
+    """Writes explain.html and explain.json, and prints the ranking. See `write_explanation`."""
+    parties = len((RunFolder(run).read_summary() or {}).get("parties", ()))
+    with activity("explaining", _READING + parties + _MAPS, "steps") as doing:
+
+        def say(line: str) -> None:
+            doing.step(1 if doing.facts else 0)
+            doing.facts = (line.partition(";")[0],)
+
+        explained = write_explanation(run, out, sigma, keep, say)
+    _show(explained.trained, explained.found)
+    console.point("page", explained.page)
+    for path in explained.owned:
+        console.point("a party's own columns", path)
+    for path, names in explained.kept:
+        console.point(f"retrain with {', '.join(names)}", f"colonnade up {path}")
+
+
+def _show(trained: Trained, found: Findings) -> None:
+    console.say(headline(found), "bold")
+    columns = columns_of(found)
+    table = Grid("rank", "party", *(name for name, _ in columns))
+    for rank, party in enumerate(found.ranked, 1):
+        table.add_row(str(rank), party.name, *(say(party) for _, say in columns))
+    console.show(table)
+    heads = [of_heads(found)] if any(party.norm is not None for party in found.parties) else []
+    for sentence in (*sentences(trained, found), CHANCE, *heads):
+        console.say(sentence)
+
+
+_NUMBERS = ("norm", "growth", "noised", "missing", "gain")
+
+
+class Explanation:
+    """How much each party of a finished run matters.
+
+    Attributes:
+        page: path of explain.html.
+        owned: files about the columns of each party, for its own eyes.
+        said: which party is worth its cost, in a sentence.
+        measure: name of the metric of `missing` and `lost`, such as `accuracy` or `auc`.
+        value: this metric with all parties.
+    """
+
+    def __init__(self, made: Explained) -> None:
+        found = made.found
+        self.page, self.owned = made.page, made.owned
+        self.said, self.measure, self.value = headline(found), found.measure, found.clean
+        self._short = short_html(made.trained, found)
+        self._rows = [
+            {
+                "party": party.name, "lost": found.clean - party.missing,
+                "low": party.interval and party.interval[0], "high": party.interval and party.interval[1],
+                "told": party.told, "bytes": party.sent, "awaited": party.awaited,
+                **{key: getattr(party, key) for key in _NUMBERS},
+            }
+            for party in found.ranked
+        ]  # fmt: skip
+
+    @property
+    def table(self) -> pa.Table:
+        """A row a party, sorted by what the metric loses without it, largest first.
+
+        `lost` lies between `low` and `high` in 95% of the resamples of the rows, and `told` is true if that is above 0.
+        `bytes` left the party in the run, and the others waited `awaited` seconds for it. `norm` is that of the head's
+        weights on the party, `growth` its ratio to the norm before the first round; neither is a ranking. `noised` and
+        `missing` are the metric with noise on the party's features, and with the mean of its outputs in place of every
+        row's. Of a forest and of shape functions `missing` is with the party's answers shuffled; of a forest `gain` is
+        the share of its splits in the gain of all. What a protocol lacks is null.
+        """
+        kinds = {"party": pa.string(), "told": pa.bool_(), "bytes": pa.int64()}
+        columns = {key: [row[key] for row in self._rows] for key in self._rows[0]}
+        return pa.table({key: pa.array(column, kinds.get(key, pa.float64())) for key, column in columns.items()})
+
+    def __repr__(self) -> str:
+        return f"<colonnade.Explanation {self.page}: {self.said}>"
+
+    def _repr_html_(self) -> str:
+        return in_notebook(self._short)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from colonnade.reports.html.markup import Html, joined, tag, written
+from colonnade.reports.html.page import Html, joined, tag, written
 
 Say = Callable[[float], str]
 Point = tuple[float, float]

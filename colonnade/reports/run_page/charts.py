@@ -10,10 +10,8 @@ from typing import Any, TypeVar
 from colonnade.common.run.numbers import plain
 from colonnade.reports.console.summary import best_of_stopped
 from colonnade.reports.html.charts import Axis, Mark, Trend, line_chart, rounded_span, running_mean
-from colonnade.reports.html.markup import Html
-from colonnade.reports.html.page import fragment
-from colonnade.reports.records.run import RecordedRun
-from colonnade.reports.records.trace import EVALUATED, Measured
+from colonnade.reports.html.page import Html, fragment
+from colonnade.reports.records.run import EVALUATED, Measured, RecordedRun
 from colonnade.reports.words import amount, counted, percent, seconds
 
 TEMPLATES = Path(__file__).parent / "templates"

@@ -14,8 +14,8 @@ from colonnade.common.run.numbers import plain
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports.console.summary import forest_words, gradient_words
 from colonnade.reports.html.charts import Axis, Bar, row_chart
-from colonnade.reports.html.markup import Html
-from colonnade.reports.records.kinds import describe_kind
+from colonnade.reports.html.page import Html
+from colonnade.reports.records.ledgers import describe_kind
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.run_page.about import result_of
 from colonnade.reports.run_page.privacy import protected

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from colonnade.reports.html.markup import Html, joined, tag
+from colonnade.reports.html.page import Html, joined, tag
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.words import counted, listed, seconds
 

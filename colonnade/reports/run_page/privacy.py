@@ -12,7 +12,7 @@ from colonnade.common.messaging.message import PartyMessage
 from colonnade.common.run.numbers import plain
 from colonnade.reports import guarantee
 from colonnade.reports.console.summary import OF_TRAINING, what_else
-from colonnade.reports.records.kinds import describe_kind
+from colonnade.reports.records.ledgers import describe_kind
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.words import counted, listed
 

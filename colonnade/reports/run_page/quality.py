@@ -14,7 +14,7 @@ from colonnade.common.run.numbers import plain
 from colonnade.reports.console.summary import WARNING, extra_metrics, metric_rows, own_models, positive_of
 from colonnade.reports.decision import decision_of
 from colonnade.reports.html.charts import Axis, Bar, Mark, Trend, heat_map, line_chart, row_chart
-from colonnade.reports.html.markup import Html
+from colonnade.reports.html.page import Html
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.run_page.about import class_names, confusion_of, say, whole_matrix
 from colonnade.reports.words import percent

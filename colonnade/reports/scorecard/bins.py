@@ -11,8 +11,7 @@ import numpy as np
 from colonnade.common.data.columns.distribution import level, stability
 from colonnade.reports.console.screen import Screen
 from colonnade.reports.html.charts import Axis, Bar, row_chart
-from colonnade.reports.html.markup import Html
-from colonnade.reports.html.page import render, tile
+from colonnade.reports.html.page import Html, render, tile
 from colonnade.reports.scorecard.page import print_table
 from colonnade.reports.words import counted, listed
 
@@ -27,7 +26,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 _SMOOTHED = "* A bin without a good or without a bad: its WOE is that of half a person more of each."
 
 
-def show(console: Screen, card: Record) -> None:
+def show_bins(console: Screen, card: Record) -> None:
     for name, said in _about(card):
         console.say(f"{name}: {said}")
     for column in _sorted(card):
@@ -37,7 +36,7 @@ def show(console: Screen, card: Record) -> None:
         console.say(_SMOOTHED)
 
 
-def page(card: Record) -> str:
+def bins_page(card: Record) -> str:
     columns = _sorted(card)
     most = max((abs(one["woe"]) for column in columns for one in column["bins"]), default=0.0) or 1.0
     drawn = columns[:_DRAWN]

@@ -13,8 +13,7 @@ from colonnade.common.run.numbers import plain
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.screen import Screen
 from colonnade.reports.html.charts import Axis, Bar, Mark, Trend, line_chart, row_chart
-from colonnade.reports.html.markup import Html
-from colonnade.reports.html.page import render, tile
+from colonnade.reports.html.page import Html, render, tile
 from colonnade.reports.scorecard.findings import ScoreFindings, suppressed_words
 from colonnade.reports.words import counted, percent
 from colonnade.server.training.metrics import gains

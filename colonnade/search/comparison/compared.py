@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import NAMES, OUTSIDE
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.errors import InputError, nearest
+from colonnade.common.errors import EnvironmentFault, InputError, nearest
 from colonnade.common.parsing.file import parse
 from colonnade.common.run.activity import Activity
 from colonnade.common.run.permissions import private_files
@@ -21,11 +21,18 @@ from colonnade.launcher.configuration import ConfigLike, GivenConfig
 from colonnade.reports.console.live import showing
 from colonnade.reports.console.screen import out as console
 from colonnade.search.comparison.adapting import EPSILON, GivenSetup
-from colonnade.search.comparison.kept_runs import RunShelf
-from colonnade.search.comparison.outcomes import ProtocolOutcome, ReferenceOutcome
+from colonnade.search.comparison.outcomes import (
+    DONE,
+    FAILED,
+    LOST,
+    KeptRun,
+    ProtocolOutcome,
+    ReferenceOutcome,
+    RunShelf,
+)
 from colonnade.search.comparison.outputs import ComparisonOutput
 from colonnade.search.comparison.pair import PairRuns
-from colonnade.search.comparison.subject import read_subject
+from colonnade.search.comparison.subject import Subject, read_subject
 from colonnade.search.folder import (
     SearchFolder,
     Tables,
@@ -35,7 +42,8 @@ from colonnade.search.folder import (
     refuse_unvalidated,
 )
 from colonnade.search.metrics import SearchMetric, search_metric
-from colonnade.search.references import ALONE, BOOSTING, REFERENCES
+from colonnade.search.references import ALONE, BOOSTING, REFERENCES, ReferenceTask
+from colonnade.search.simulated import failure
 from colonnade.search.space import without_space
 from colonnade.search.study import load_optuna
 from colonnade.search.workers import share_out
@@ -43,17 +51,6 @@ from colonnade.search.workers import share_out
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from colonnade.search.comparison.subject import Subject
-    from colonnade.search.workers import Performer
-from typing import TYPE_CHECKING
-
-from colonnade.common.errors import EnvironmentFault
-from colonnade.search.comparison.kept_runs import DONE, FAILED, LOST, KeptRun
-from colonnade.search.comparison.subject import Subject
-from colonnade.search.references import ReferenceTask
-from colonnade.search.simulated import failure
-
-if TYPE_CHECKING:
     from colonnade.search.workers import Performer
 
 

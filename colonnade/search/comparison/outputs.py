@@ -20,8 +20,7 @@ from colonnade.reports.console.screen import out as console
 from colonnade.reports.standings.contender import Contender, Measure
 from colonnade.reports.standings.page import ComparisonPage, ValueTable
 from colonnade.reports.words import amount, counted
-from colonnade.search.comparison.kept_runs import DONE
-from colonnade.search.comparison.outcomes import CANNOT, ProtocolOutcome, ReferenceOutcome
+from colonnade.search.comparison.outcomes import CANNOT, DONE, ProtocolOutcome, ReferenceOutcome
 from colonnade.search.metrics import UP, SearchMetric
 
 _TEXTS = ("protocol", "status", "settings", "tuning", "trials", "notes", "reason", "reference", "what", "at_chance")

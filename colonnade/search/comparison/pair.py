@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING
 
 from colonnade.common.errors import ColonnadeError, ConfigError, EnvironmentFault, InputError
 from colonnade.search.comparison.adapting import GivenSetup
-from colonnade.search.comparison.kept_runs import DIVERGED, DONE, FAILED, LOST, PRUNED, KeptRun, RunShelf
-from colonnade.search.comparison.outcomes import ProtocolOutcome
-from colonnade.search.defaults import default_space
+from colonnade.search.comparison.outcomes import (
+    DIVERGED,
+    DONE,
+    FAILED,
+    LOST,
+    PRUNED,
+    KeptRun,
+    ProtocolOutcome,
+    RunShelf,
+)
 from colonnade.search.metrics import SearchMetric
 from colonnade.search.simulated import Task, failure
-from colonnade.search.space import Searched, Tree, applied, check_space, own_values
+from colonnade.search.space import Searched, Tree, applied, check_space, default_space, own_values
 from colonnade.search.study import Asked, TrialStore, open_store
 
 if TYPE_CHECKING:

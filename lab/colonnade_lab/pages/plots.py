@@ -12,7 +12,7 @@ from colorsys import hls_to_rgb
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from colonnade.reports.html.markup import written
+from colonnade.reports.html.page import written
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -27,9 +27,8 @@ from colonnade.common.run.python_child import child_environment, python_module
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.version import VERSION
 from colonnade.server.training.fusion.heads import linear_heads
-from colonnade.simulation.federation import Simulation
+from colonnade.simulation.federation import Outcome, Simulation
 from colonnade.simulation.folder import summarise
-from colonnade.simulation.outcome import Outcome
 from colonnade_lab.papers import longtail
 from colonnade_lab.papers.measures import TRAINING, Point, RunRecord
 from colonnade_lab.papers.papers import PaperRun

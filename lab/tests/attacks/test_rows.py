@@ -14,8 +14,7 @@ from colonnade.common.config.members import Config
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import InputError
 from colonnade.common.protocols.split import Embedding
-from colonnade.simulation.files import RunFiles
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome, RunFiles
 from colonnade_lab.attacks.rows import FieldRecords, Piece, by_field, pieces, vectors
 from tests.support.federation import config, federate
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from colonnade.cli.data.check import check
+from colonnade.cli.checks.check import check
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.data.sources import load_features
 from colonnade.common.errors import DataError, InputError

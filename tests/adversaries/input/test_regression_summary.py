@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from colonnade.common.parsing.file import parse
-from colonnade.reports.card.write import markdown
+from colonnade.reports.card.card import markdown
 from colonnade.reports.console.progress import score_words
 from colonnade.reports.console.screen import Screen
 from colonnade.reports.console.summary import show_summary

@@ -17,7 +17,7 @@ from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
 from colonnade.common.parsing.file import parse
 from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.common.run.state import Snapshot
-from colonnade.testing.digits import digits
+from colonnade.testing.trial import digits
 from tests.support.federation import config
 
 SPLIT = {"name": "split", "embedding": 8}

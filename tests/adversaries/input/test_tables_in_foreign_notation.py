@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-from colonnade.cli.data.check import check
+from colonnade.cli.checks.check import check
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.data.sources import load_features
 from colonnade.common.errors import DataError

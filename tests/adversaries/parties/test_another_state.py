@@ -18,7 +18,7 @@ import torch
 
 from colonnade.common.protocols.split import Embedding
 from colonnade.common.run.state import Snapshot
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome
 from tests.support.federation import config, federate, parameters
 
 LIAR, SAVED, ROUNDS = "party1", 3, 6

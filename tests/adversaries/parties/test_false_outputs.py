@@ -17,7 +17,7 @@ from torch import Tensor
 
 from colonnade.common.aggregation.messages import Masked
 from colonnade.common.contracts.prediction import Output
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome
 from tests.protocols.test_prediction import ask
 from tests.support.federation import config, federate
 

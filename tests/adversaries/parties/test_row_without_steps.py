@@ -12,7 +12,7 @@ import pytest
 import torch
 import yaml
 
-from colonnade.cli.data.check import check
+from colonnade.cli.checks.check import check
 from colonnade.client.privacy.mechanisms import Privacy
 from colonnade.client.protocols import PARTICIPATE
 from colonnade.client.training.context import ClientContext
@@ -23,13 +23,13 @@ from colonnade.common.errors import ConfigError
 from colonnade.common.observability.metric import privacy as metrics
 from colonnade.common.protocols.split import Embedding
 from colonnade.common.run.state import State
-from colonnade.reports.card.write import markdown
+from colonnade.reports.card.card import markdown
 from colonnade.reports.guarantee import describe_privacy
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.privacy import headline
 from colonnade.server.member.summary import protection
+from colonnade.simulation.federation import Outcome
 from colonnade.simulation.folder import simulate_captured
-from colonnade.simulation.outcome import Outcome
 from tests.support.federation import config, federate, tree
 
 AFE = {"name": "vfl_afe", "embedding": 16}

@@ -13,7 +13,7 @@ import pytest
 import torch
 import yaml
 
-from colonnade.cli.data.check import check
+from colonnade.cli.checks.check import check
 from colonnade.common.config.members import Config
 from colonnade.common.data.sources import load_labels
 from colonnade.common.errors import ConfigError, DataError

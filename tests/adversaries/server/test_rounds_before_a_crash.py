@@ -15,8 +15,7 @@ import pytest
 from colonnade.common.conversation.control import Item, Open
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.protocols.vimadmm import Update
-from colonnade.simulation.federation import Simulation
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome, Simulation
 from tests.support.altered_lines import change_each
 from tests.support.federation import config, federate
 

@@ -28,8 +28,7 @@ from colonnade.common.protocols.fedvs import Bundle, Gradient
 from colonnade.common.protocols.split_avg import AverageGradient
 from colonnade.common.protocols.vimadmm import Update
 from colonnade.common.run.json_text import read_lines
-from colonnade.simulation.files import RunFiles
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome, RunFiles
 from tests.adversaries.server.test_new_run_number import agreed, two_checkpoints
 from tests.support.altered_lines import replace_each, wrap
 from tests.support.federation import config, federate

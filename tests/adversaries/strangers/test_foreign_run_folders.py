@@ -14,7 +14,7 @@ import pytest
 import torch
 import yaml
 
-from colonnade.cli.data.forget import forget
+from colonnade.cli.data.commands import forget
 from colonnade.common.config.roster import check_id
 from colonnade.common.errors import ColonnadeError, ConfigError, EnvironmentFault, InputError
 from colonnade.common.parsing.earlier_defaults import load_begun

@@ -71,7 +71,7 @@ def test_a_run_and_its_predictions_import_nothing_from_the_working_directory(pla
 def test_a_child_starts_without_the_working_directory(planted: Path) -> None:
     """Another than the fork server, which a run starts."""
     done = subprocess.run(
-        python_module("colonnade.search.worker"), cwd=planted, input="", capture_output=True, text=True, check=False,
+        python_module("colonnade.search.workers"), cwd=planted, input="", capture_output=True, text=True, check=False,
         env=child_environment(PYTHONPATH=os.pathsep.join(["", str(ROOT), ""])),
     )  # fmt: skip
     refuse_imports(planted)

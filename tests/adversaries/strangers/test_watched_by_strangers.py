@@ -19,7 +19,7 @@ from colonnade.cli.run.health import state
 from colonnade.common.observability import web_gate as gate
 from colonnade.common.observability.exposition import Exposition
 from colonnade.common.observability.health import Health
-from colonnade.reports.dashboard.site import Current, Site
+from colonnade.reports.dashboard import Current, Site
 from tests.cli.read.reports import leave
 
 pytestmark = pytest.mark.real_time

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from colonnade.cli.keys.certs import app
+from colonnade.cli.keys.commands import app
 from colonnade.common.crypto.pki.authority import Authority
 from colonnade.common.crypto.pki.certificates import describe, fingerprint
 from colonnade.common.crypto.pki.identity import load_identity

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.cli.data.check import check
+from colonnade.cli.checks.check import check
 from colonnade.common.config.models import OwnConfig
 from colonnade.common.errors import ConfigError
 from tests.support.tables import table_tree, write_tables

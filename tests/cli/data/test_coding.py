@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.cli.data.check import check
+from colonnade.cli.checks.check import check
 from colonnade.client.aggregation.coded import CodedParty, margin
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.parsing.file import load

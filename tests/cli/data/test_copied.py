@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from colonnade.cli.checks.copied import copies
+from colonnade.cli.checks.columns import copies
 from colonnade.common.config.alignment import KeysConfig
 from colonnade.common.config.run_options import RowsConfig
 from colonnade.common.data.columns.features import Features

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from colonnade.cli.checks.estimated import PLACE, hidden_layers, nearest, quoted
+from colonnade.cli.checks.privacy import PLACE, hidden_layers, nearest, quoted
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from colonnade.cli.checks.noise import drowned, noise_over_values
+from colonnade.cli.checks.privacy import drowned, noise_over_values
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.simulation.federation import Simulation
 from tests.support.federation import config

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.cli.keys.roster_text import RosterText
+from colonnade.cli.keys.pins import RosterText
 from colonnade.common.config.roster import read_roster
 from colonnade.common.crypto.pki.authority import Authority, Role
 from colonnade.common.crypto.pki.certificates import certificate_pem, fingerprint

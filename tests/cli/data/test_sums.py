@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from colonnade.cli.data.check import check
+from colonnade.cli.checks.check import check
 from colonnade.common.encryption.parameters import solvable
 from colonnade.common.errors import InputError
 from tests.support.rooms import ROOT

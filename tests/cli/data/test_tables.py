@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from colonnade.cli.data.datasets import tables_app
 from colonnade.cli.data.deal import DealTerms, deal
-from colonnade.cli.data.tables import app
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.members import Config
 from colonnade.common.data.shares import share
@@ -56,7 +56,7 @@ def test_a_data_set_is_cut_by_columns_and_by_rows(tmp_path: Path, monkeypatch: p
     with (tmp_path / "credit-default" / "UCI_Credit_Card.csv").open("w", newline="") as lines:
         csv.writer(lines).writerows([["ID", "LIMIT_BAL", "AGE", "default.payment.next.month"], *rows])
     words = ["credit", "--out", str(tmp_path / "cut"), "--parties", "2", "--overlap", "0.5"]
-    CliRunner().invoke(app, words, catch_exceptions=False)
+    CliRunner().invoke(tables_app, words, catch_exceptions=False)
     tables = {path.stem: list(csv.DictReader(path.open())) for path in (tmp_path / "cut").glob("*.csv")}
     requested = [row["key"] for row in tables.pop("ids")]
     assert set(tables) == {"server", "party1", "party2"}
@@ -129,7 +129,7 @@ def test_cut_tables_train_and_predict_the_ids_beside_them(tmp_path: Path, monkey
     rows = [[number, *(draw.randrange(5) for _ in range(9)), number % 2] for number in range(900)]
     with (tmp_path / "credit-default" / "UCI_Credit_Card.csv").open("w", newline="") as lines:
         csv.writer(lines).writerows([header, *rows])
-    CliRunner().invoke(app, ["credit", "--out", str(tmp_path / "credit")], catch_exceptions=False)
+    CliRunner().invoke(tables_app, ["credit", "--out", str(tmp_path / "credit")], catch_exceptions=False)
     file = shutil.copy(ROOT / "experiments/tables/credit.yaml", tmp_path)
     code, output = colonnade("up", file, "--set", "federation.epochs=1", "--out", tmp_path / "run")
     assert code == 0, output

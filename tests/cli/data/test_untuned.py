@@ -9,8 +9,8 @@ import pytest
 import torch
 import yaml
 
-from colonnade.cli.checks import untuned
-from colonnade.cli.data.check import check
+from colonnade.cli.checks.check import check
+from colonnade.cli.checks.columns import hints_of_party
 from colonnade.common.config.models import CnnConfig, MlpConfig
 from colonnade.common.data.columns.scale import Columns, Scaler
 from tests.support.federation import tree
@@ -24,7 +24,7 @@ def columns(values: torch.Tensor) -> Columns:
 
 
 def said(values: torch.Tensor, model: Any = None) -> str:
-    return " ".join(untuned.of_party(columns(values), ROWS, model or MlpConfig()))
+    return " ".join(hints_of_party(columns(values), ROWS, model or MlpConfig()))
 
 
 def test_columns_with_long_tails_are_counted() -> None:

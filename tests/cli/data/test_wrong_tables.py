@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-from colonnade.cli.data.check import check
+from colonnade.cli.checks.check import check
 from colonnade.common.errors import DataError
 from colonnade.common.parsing.file import load
 from colonnade.simulation.federation import Simulation

@@ -13,7 +13,7 @@ from colonnade.cli.read.commands import card
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import parse
-from colonnade.reports.records.kinds import KINDS
+from colonnade.reports.records.ledgers import KINDS
 from tests.cli.read.reports import EVENTS, NAMES, VILE, Page, add_parties, leave, summary
 from tests.support.federation import tree
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from colonnade.cli.main import completed
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.common.observability.loopback import is_loopback
-from colonnade.reports.dashboard import site
-from colonnade.reports.dashboard.address import completed, read_address
-from colonnade.reports.dashboard.site import PERIOD, Current, Dashboard, Site
+from colonnade.reports import dashboard
+from colonnade.reports.dashboard import PERIOD, Current, Dashboard, Site, read_address
 from tests.cli.read.reports import Page, leave
 from tests.cli.run.test_up import finish, start, wait_for_round
 from tests.cli.run.test_up import write as write_file
@@ -171,7 +171,7 @@ def wait_for(browser: Browser, line: str) -> None:
 
 @pytest.mark.browser
 def test_a_browser_keeps_its_readers_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site, "PERIOD", 0.1)
+    monkeypatch.setattr(dashboard, "PERIOD", 0.1)
     folder = tmp_path / "run"
     served_page = Dashboard(folder, "0")
     try:
@@ -205,7 +205,7 @@ def test_a_browser_keeps_its_readers_state(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.browser
 def test_a_reader_can_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site, "PERIOD", 0.1)
+    monkeypatch.setattr(dashboard, "PERIOD", 0.1)
     so_far(tmp_path / "run", 9)
     served_page = Dashboard(tmp_path / "run", "0")
     asked = "performance.getEntriesByType('resource').length"

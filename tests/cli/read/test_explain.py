@@ -33,15 +33,13 @@ from colonnade.common.parsing.file import load, parse
 from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.common.run.run_folder import STAMP
 from colonnade.reports.explanation import trained as opening
-from colonnade.reports.explanation.findings import Findings, PartyFindings, measure
-from colonnade.reports.explanation.keep import Keep, reduced
-from colonnade.reports.explanation.resampling import interval, metric_of, resampled
+from colonnade.reports.explanation.findings import Findings, PartyFindings, interval, measure, metric_of, resampled
 from colonnade.reports.explanation.trained import open_run
 from colonnade.reports.explanation.words import headline, numbers, second_opinion, sentences
-from colonnade.reports.explanation.write import flatten_map
+from colonnade.reports.explanation.write import Keep, flatten_map, reduced
 from colonnade.reports.html.charts import Axis, Bar, Trend, line_chart, row_chart
 from colonnade.server.protocols import ACTIVE, JOINT
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome
 from tests.cli.data.test_wrong_input import run
 from tests.cli.read.reports import Page
 from tests.cli.run.test_up import summary_of

@@ -17,16 +17,15 @@ from colonnade.cli.read.export import export
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import encoding, load_features
 from colonnade.common.parsing.file import parse
-from colonnade.reports.card.write import markdown
+from colonnade.reports.card.card import markdown
 from colonnade.reports.explanation.findings import measure
 from colonnade.reports.explanation.trained import open_run
 from colonnade.reports.explanation.words import numbers
 from colonnade.reports.explanation.write import write_explanation
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.page import html
-from colonnade.simulation.federation import Simulation
+from colonnade.simulation.federation import Outcome, Simulation
 from colonnade.simulation.folder import summarise
-from colonnade.simulation.outcome import Outcome
 from tests.cli.read.test_explain import leave_behind
 
 Rows = list[dict[str, str]]

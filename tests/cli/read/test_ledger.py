@@ -18,7 +18,7 @@ from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.chain import newest
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.protocols.split import Embedding, Evaluation
-from colonnade.reports.records.kinds import KINDS, describe_kind
+from colonnade.reports.records.ledgers import KINDS, describe_kind
 from tests.support.towers import declare_operators
 
 
@@ -72,7 +72,7 @@ def test_kinds_of_a_protocol_from_elsewhere_are_described_by_its_docstrings(monk
         """
 
     contract = SimpleNamespace(kinds={"Points": Points, "Embedding": Embedding})
-    monkeypatch.setattr("colonnade.reports.records.kinds.CONTRACTS", {"maps": contract})
+    monkeypatch.setattr("colonnade.reports.records.ledgers.CONTRACTS", {"maps": contract})
     assert describe_kind("Points", "maps") == "Places on a map" and describe_kind("Points", "split") == KINDS["Points"]
     assert describe_kind("Embedding", "maps") == KINDS["Embedding"]
 

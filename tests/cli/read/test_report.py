@@ -19,7 +19,7 @@ import yaml
 from colonnade.cli.read.report import follow
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.launcher.folder_lock import locked_folder
-from colonnade.reports.records.kinds import KINDS
+from colonnade.reports.records.ledgers import KINDS
 from tests.cli.data.test_wrong_input import run as command
 from tests.cli.read.reports import (
     EVENTS,

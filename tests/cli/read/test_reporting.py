@@ -9,9 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from colonnade.reports.html.markup import Html, tag
-from colonnade.reports.records.run import read_run
-from colonnade.reports.records.trace import Clock
+from colonnade.reports.html.page import Html, tag
+from colonnade.reports.records.run import Clock, read_run
 from colonnade.reports.run_page.charts import charts, thin
 from colonnade.reports.run_page.presence import cover
 from colonnade.reports.words import amount, seconds

@@ -16,11 +16,10 @@ import yaml
 from scipy.stats import ks_2samp
 from sklearn.metrics import log_loss, roc_auc_score
 
-from colonnade.cli.read.bins import bins
-from colonnade.cli.read.scorecard import scorecard
+from colonnade.cli.read.scorecard import bins, scorecard
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import parse
-from colonnade.reports.card.write import write_card
+from colonnade.reports.card.card import write_card
 from colonnade.server.member.scores import HEADER
 from colonnade.simulation.folder import simulate_in
 from tests.cli.read.reports import VILE, Page, leave, summary

@@ -22,8 +22,7 @@ from colonnade.reports.explanation.findings import measure
 from colonnade.reports.explanation.trained import Trained, open_run
 from colonnade.reports.explanation.words import numbers
 from colonnade.reports.explanation.write import write_explanation
-from colonnade.simulation.federation import Simulation
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome, Simulation
 from tests.cli.read.reports import Page
 from tests.cli.read.test_explain import leave_behind
 from tests.cli.read.test_forests import Rows, tables

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from colonnade.common.contracts.registry import CONTRACTS, NAMES
-from colonnade.reports.standings.choice import choose
 from colonnade.reports.standings.contender import Contender, Estimate, Kind, Measure, Protection
-from colonnade.reports.standings.page import ComparisonPage, ValueTable
+from colonnade.reports.standings.page import ComparisonPage, ValueTable, choose
 from tests.cli.read.reports import VILE, Page
 
 AUC = Measure("auc")

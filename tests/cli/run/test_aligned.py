@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.cli.data.check import check
+from colonnade.cli.checks.check import check
 from colonnade.cli.data.deal import DealTerms, deal
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, DataError
@@ -19,8 +19,7 @@ from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import STAMP
 from colonnade.reports.explanation.trained import open_run
 from colonnade.simulation.contexts import server_context
-from colonnade.simulation.federation import Simulation
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome, Simulation
 from colonnade_lab.attacks.run import open_run as open_attacked
 from tests.cli.run.test_up import events, finish, processes_of, start, wait_for_round
 from tests.support.household import colonnade

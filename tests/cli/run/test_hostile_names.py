@@ -14,7 +14,7 @@ import yaml
 
 from colonnade.common.escaped import plain
 from colonnade.reports.console import screen
-from colonnade.reports.dashboard.site import Current
+from colonnade.reports.dashboard import Current
 from tests.support.household import colonnade
 
 NAMES = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from colonnade.launcher.watch import Launch, LaunchOptions
+from colonnade.launcher.federation import Launch, LaunchOptions
 from colonnade.reports.console.screen import Screen
 from tests.support.federation import config
 

@@ -18,10 +18,9 @@ from colonnade.common.data.table import TableColumns
 from colonnade.common.errors import DataError
 from colonnade.common.observability.telemetry import Event
 from colonnade.launcher.configuration import GivenConfig
-from colonnade.launcher.federation import launch
+from colonnade.launcher.federation import LaunchOptions, launch
 from colonnade.launcher.processes import started
 from colonnade.launcher.virtual import resume_virtually, run_virtually
-from colonnade.launcher.watch import LaunchOptions
 from colonnade.reports.explanation.write import write_explanation
 
 MEMBERS = ("server", "party1", "party2")

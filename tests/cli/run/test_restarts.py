@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from colonnade.common.config.members import LaunchConfig
-from colonnade.launcher.watch import Restarts
+from colonnade.launcher.federation import Restarts
 
 
 def test_the_pause_doubles_until_no_restart_is_left() -> None:

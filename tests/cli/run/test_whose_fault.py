@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from colonnade.cli.run.up import show
-from colonnade.launcher import watch
-from colonnade.launcher.watch import Launch, LaunchOptions
+from colonnade.launcher import federation
+from colonnade.launcher.federation import Launch, LaunchOptions
 from tests.support.federation import config
 
 REFUSED = "error: noisy-labels.safetensors was drawn for other settings\n  set the deviation that the run began with\n"
@@ -36,7 +36,7 @@ class Scripted:
 
 
 def run_with(folder: Path, processes: Scripted, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(watch, "HASTE", 0.0)
+    monkeypatch.setattr(federation, "HASTE", 0.0)
     settings = config({"name": "split"}, "federation.parties=2", "launch.restarts=0")
     (folder / "server.log").write_text(REFUSED)
     run = Launch(settings, folder, folder, folder, 0.0, options=LaunchOptions(secure=False), resumed=True)
@@ -63,7 +63,7 @@ def test_a_member_killed_by_another_process_is_blamed(
 def test_a_run_that_has_not_begun_leaves_only_the_files_present_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "HASTE", 0.0)
+    monkeypatch.setattr(federation, "HASTE", 0.0)
     (scratch := tmp_path / "scratch").mkdir()
     (out := tmp_path / "out").mkdir()
     (out / "notes.txt").write_text("mine")

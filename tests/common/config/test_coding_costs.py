@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.cli.checks.coding_costs import CodingCost, coding_costs
+from colonnade.cli.checks.sums import CodingCost, coding_costs
 from colonnade.common.aggregation.messages import SetProof, SetProofs
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.conversation.conversation import SERVER

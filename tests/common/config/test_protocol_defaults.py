@@ -11,7 +11,7 @@ from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.registry import CONTRACTS, NAMES
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import parse
-from colonnade.testing.digits import digits
+from colonnade.testing.trial import digits
 from tests.support.federation import AGREED
 
 

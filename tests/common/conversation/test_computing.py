@@ -17,7 +17,7 @@ from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.errors import ConfigError
 from colonnade.common.run.phases import evaluation
 from colonnade.simulation.computing import Benches
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome
 from tests.support.federation import config, federate, parameters
 
 SPLIT_AVG = {"name": "split_avg", "embedding": 8}

@@ -26,7 +26,7 @@ from colonnade.common.data.columns.features import Features
 from colonnade.common.data.formats.arrow_files import ArrowFiles
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import DataError
-from colonnade.launcher.tables import InMemoryTable
+from colonnade.launcher.configuration import InMemoryTable
 
 data = TypeAdapter(DataConfig).validate_python
 Write = Callable[[pa.Table, Path], object]

@@ -31,8 +31,7 @@ from colonnade.common.data.sources import load_features, prepare, prepare_others
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, DataError, EnvironmentFault
 from colonnade.common.parsing.file import parse
-from colonnade.simulation.federation import Simulation
-from colonnade.simulation.files import RunFiles
+from colonnade.simulation.federation import RunFiles, Simulation
 
 ALONE = PartyIndex(0, 1)
 STORE = "tables/rows.safetensors"

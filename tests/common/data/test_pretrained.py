@@ -22,8 +22,7 @@ from colonnade.common.data.table_cache import read_copy, write_copy
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.models.build import build_model
 from colonnade.common.parsing.file import parse
-from colonnade.simulation.federation import Simulation
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome, Simulation
 from tests.support import towers
 from tests.support.household import colonnade
 

@@ -22,8 +22,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
 from colonnade.common.messaging.message import Message, schema
 from colonnade.common.protocols.split import Embedding, Evaluation, Gradient
-from colonnade.simulation.files import RunFiles
-from colonnade.simulation.outcome import Outcome
+from colonnade.simulation.federation import Outcome, RunFiles
 from tests.support.federation import config, federate
 
 TRAINING, EVALUATIONS = "capture.bin", "capture-evaluations.bin"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from colonnade.cli.keys.roster_text import RosterText
+from colonnade.cli.keys.pins import RosterText
 from colonnade.common.errors import ColonnadeError
 from colonnade.common.parsing.file import load, parse
 from colonnade.common.parsing.yaml_tree import override

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -19,15 +20,25 @@ from colonnade.common.run.loop_thread import LoopThread
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports.console.screen import Screen
 from colonnade.reports.console.screen import out as console
-from colonnade.reports.dashboard.address import read_address
-from colonnade.reports.html.markup import tag
-from colonnade.reports.html.page import policy, render, script
+from colonnade.reports.html.page import policy, render, script, tag
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.page import SCRIPT, html, write_page
 
 LIVE = script("live.js")
 PERIOD = 2.0  # seconds between two pages, and between a browser's requests
 _SHARE = 0.1  # share of the time for making pages
+_OPTION = "--dashboard"
+_PORT = re.compile(r"[0-9]{1,5}")
+_ADDRESS = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}")
+
+
+def read_address(given: str) -> str:
+    """Parses HOST:PORT; a bare port means loopback."""
+    address = f"127.0.0.1:{given}" if _PORT.fullmatch(given) else given
+    if not _ADDRESS.fullmatch(address) or split_address(address)[1] > 65535:
+        hint = "a bare port is one of this machine alone; 0 is any that is free"
+        raise InputError(f"{_OPTION} {given!r:.80}: expected HOST:PORT, or a port up to 65535", hint=hint)
+    return re.sub("^localhost:", "127.0.0.1:", address)  # may be two addresses with different free ports
 
 
 class Current:
@@ -69,7 +80,6 @@ def _again(over: bool) -> float:
     return 0.0 if over else PERIOD
 
 
-_OPTION = "--dashboard"
 _HEADERS = {
     "Content-Security-Policy": policy(SCRIPT + LIVE, live=True) + "; frame-ancestors 'none'",
     "Cache-Control": "no-store",

@@ -1,4 +1,4 @@
-"""`colonnade certs`: keys, certificates and the revocation list.
+"""`colonnade certs`: keys, certificates and the revocation list; `colonnade token`.
 
 Every party makes its own key, which never leaves its machine; the authority only signs.
 """
@@ -23,6 +23,7 @@ from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import IdentityError
 from colonnade.reports.console.screen import err
 from colonnade.reports.console.screen import out as console
+from colonnade.server.prediction.serving.tokens import add_caller
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -197,3 +198,12 @@ def _period(begin: datetime, end: datetime) -> str:
 
 
 _WHICH = "name a certificate's file, or its fingerprint: sha256: and 64 hex digits"
+
+
+def token(
+    name: Annotated[str, typer.Argument(help="the caller's name", show_default=False)],
+    tokens: Annotated[
+        Path, typer.Option("--tokens", metavar="FILE", help="as `serve` reads it: RUN/serve.tokens", show_default=False)
+    ],
+) -> None:
+    console.say(add_caller(tokens, name))

@@ -21,8 +21,7 @@ from colonnade.common.run.numbers import plain
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.reports.html.charts import Axis, Bar, row_chart
 from colonnade.reports.html.page import render, tile
-from colonnade.reports.records.kinds import describe_kind
-from colonnade.reports.records.ledgers import Book, read_books_of, spent
+from colonnade.reports.records.ledgers import Book, describe_kind, read_books_of, spent
 from colonnade.reports.records.run import folders_beside
 from colonnade.reports.run_page.privacy import protected
 from colonnade.reports.words import amount, counted, listed, percent

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import torch
 
-from colonnade.cli.checks import untuned
-from colonnade.cli.checks.coding import Coding
-from colonnade.cli.checks.columns import described
-from colonnade.cli.checks.copied import copies
-from colonnade.cli.checks.estimated import Made, estimated
-from colonnade.cli.checks.identities import check_identities
-from colonnade.cli.checks.noise import drowned
-from colonnade.cli.checks.overlap import Overlap, in_parts
-from colonnade.cli.checks.sums import BinnedSums
+from colonnade.cli.checks.columns import copies, described, hints_of_federation, hints_of_party
+from colonnade.cli.checks.privacy import Made, drowned, estimated
+from colonnade.cli.checks.sums import BinnedSums, Coding
+from colonnade.client.member.identity import own_identity as party_identity
+from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.refusal import refuse_nothing, refuse_other_sizes
 from colonnade.common.config.data.sources import DataConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config
@@ -24,13 +21,17 @@ from colonnade.common.config.privacy import PROPOSED
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.crypto.pki.certificates import short
+from colonnade.common.crypto.pki.identity import Identity
+from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.draws import own_draws
 from colonnade.common.data.labels import LabelColumn
+from colonnade.common.data.rows import Partition
 from colonnade.common.data.sources import load_features, load_labels, prepare
 from colonnade.common.data.targets import TargetScale
-from colonnade.common.errors import ConfigError
+from colonnade.common.errors import ConfigError, DataError, IdentityError
 from colonnade.common.models.build import bottom_model
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.parsing.file import load
@@ -38,11 +39,115 @@ from colonnade.common.protocols.fedvs import Config as CodedConfig
 from colonnade.launcher.readiness import check_trackers
 from colonnade.reports.console.screen import out
 from colonnade.reports.words import counted, encoded_rows, listed
+from colonnade.server.member.identity import own_identity as server_identity
 from colonnade.server.member.planned import planned, which_model
 from colonnade.server.training.classes import LabelParts, few_of_common, of_common
 from colonnade.server.training.context import check_labels
 from colonnade.server.training.fusion.active import active_features
 from colonnade.simulation.contexts import refuse_other_rows
+
+
+def check_identities(config: Config, base: Path) -> None:
+    """Checks the identities that would otherwise be refused when a member starts or joins.
+
+    Members without an `identity` are skipped: `up` makes throw-away keys.
+
+    Raises:
+        ConfigError, IdentityError: a key or certificate cannot be used or is not the pinned one; names the member.
+    """
+    federation, server = config.federation, config.server
+    named = [*config.parties.values(), *([] if server is None else [server])]
+    if all(own.identity is None for own in named) and (server is None or server.revoked is None):
+        return
+    if server is not None and server.identity is not None:
+        with whose(SERVER):
+            _check_pin(server_identity(federation, server, base, secure=True), federation.server)
+    if server is not None and server.revoked is not None:
+        with whose(SERVER):
+            RevocationList(base / server.revoked)
+    for name, party in config.parties.items():
+        if party.identity is not None:
+            with whose(name):
+                _check_pin(party_identity(name, federation, party, base), federation.parties[name])
+
+
+def _check_pin(identity: Identity | None, pin: str) -> None:
+    if identity is not None and pin and identity.fingerprint != pin:
+        raise IdentityError(
+            f"{identity.files.certificate} is the certificate {short(identity.fingerprint)}, "
+            f"and the roster pins {short(pin)}",
+            hint="pin what `colonnade certs show FILE` prints as the certificate's fingerprint; its key has another",
+        )
+
+
+def in_parts(rows: Partition) -> str:
+    """Number of rows in each part."""
+    return f"{len(rows.train)} train, {len(rows.validation)} validate, {len(rows.test)} test"
+
+
+class Overlap:
+    """Keys of the members whose tables have been read.
+
+    Args:
+        federation: the agreed section.
+
+    Attributes:
+        common: keys that all members have, as they are compared; none before `show`, or without an alignment.
+    """
+
+    def __init__(self, federation: FederationConfig) -> None:
+        self._federation = federation
+        self.common: frozenset[str] = frozenset()
+        self._keys: dict[str, list[str]] = {}  # as they are compared
+
+    def add(self, member: str, ids: Sequence[str] | None) -> None:
+        """Adds a member's keys. Raises DataError if rows are matched by keys, and these cannot be used."""
+        if self._federation.align == "none" and ids is None:
+            return
+        compared = [*map(self._federation.keys.normal, ids or ())]
+        different = set(compared)
+        if not different or "" in different or len(different) < len(compared):
+            RowKeys.of(ids, self._federation.keys, member)  # raises
+        self._keys[member] = compared
+
+    def show(self) -> int | None:
+        """Prints the number of rows common to all, if all have been read, and returns it; None where it is not known.
+
+        Raises:
+            DataError: there are none, or with `sorted` or without alignment the keys are not the same.
+            InputError: there are fewer than a batch has.
+        """
+        align = self._federation.align
+        if align == "none":
+            self._refuse_others()
+        elif set(self._keys) == {SERVER, *self._federation.names}:
+            everyones = self._keys.values()
+            if align == "sorted":
+                refuse_other_sizes(align, tuple(self._keys), [len(keys) for keys in everyones])
+            self.common = frozenset.intersection(*map(frozenset, everyones))
+            common = len(self.common)
+            refuse_nothing(align, common if align == "psi" or common == len(self._keys[SERVER]) else 0)
+            parts = in_parts(Schedule(self._federation, common, 0).partition)
+            out.say(f"{common} rows are common to all: {parts}")
+            return common
+        else:
+            out.say("the number of rows common to all is known after alignment")
+        return None
+
+    @property
+    def most(self) -> str:
+        """Prefix of a member's row count: with alignment, only rows that all members hold are used."""
+        return "" if self._federation.align == "none" else "up to "
+
+    def _refuse_others(self) -> None:
+        """Refuses tables without alignment whose keys differ, where they have any."""
+        for member, keys in self._keys.items():
+            if SERVER in self._keys and keys != self._keys[SERVER]:
+                raise DataError(
+                    f"{member}: the keys of its table are others than those of server.labels, or in another order",
+                    hint="federation.align: psi finds the rows that all have; or bring the tables into one order",
+                )
+
 
 _STARTS = {
     True: "federation.public_start: every member can compute the others' first models, and with what they send solve "
@@ -97,7 +202,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
             *doubts(features),
             *copied,
             *(columns.doubts if federation.align == "none" else ()),
-            *untuned.of_party(columns, looked_at, party.model),
+            *hints_of_party(columns, looked_at, party.model),
         ):
             out.warn(f"{name}: {doubt}")
     common = overlap.show()
@@ -147,7 +252,7 @@ def _show_length(federation: FederationConfig, schedules: Mapping[str, Schedule]
     schedule = min(schedules.values(), key=_train_rows)
     said, weak = which_model(federation, schedule)
     (out.warn if weak else out.say)(said)
-    for hint in untuned.of_federation(federation, schedule):
+    for hint in hints_of_federation(federation, schedule):
         out.warn(hint)
 
 

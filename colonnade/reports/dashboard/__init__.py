@@ -1,1 +1,0 @@
-"""`colonnade up --dashboard`: the report of a live run, served to browsers."""

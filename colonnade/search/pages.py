@@ -1,0 +1,462 @@
+"""What searches print and the pages they write: tune.html, and cv.html with the folds, their mean and its interval."""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import TYPE_CHECKING, Any
+
+from scipy.special import stdtrit
+
+from colonnade.common.config.members import Config
+from colonnade.common.config.search import SearchedKey
+from colonnade.common.run.activity import Activity, activity
+from colonnade.common.run.numbers import plain
+from colonnade.reports.console.grid import Grid
+from colonnade.reports.console.screen import out
+from colonnade.reports.html.charts import Axis, Bar, Dot, Mark, Trend, line_chart, row_chart, scatter_chart
+from colonnade.reports.html.page import Html, render
+from colonnade.reports.standings.contender import SHARES, Estimate, Measure
+from colonnade.reports.standings.page import Figure, ValueTable
+from colonnade.reports.words import counted, seconds
+from colonnade.search.comparison.outputs import in_short
+from colonnade.search.found import Search, looked, ranked, value_words
+from colonnade.search.metrics import UP, SearchMetric
+from colonnade.search.space import Searched
+from colonnade.search.study import Asked, TrialRecord, TrialStore, load_optuna
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_SHOWN = 5
+
+
+class Lines:
+    """Prints the progress of a search; `trials` is their total."""
+
+    def __init__(self, store: TrialStore, trials: int, *, show: bool) -> None:
+        self._store, self._trials, self._show = store, trials, show
+        self._lock = threading.Lock()
+        self._doing = Activity("searching")
+
+    def begin(self, usual: bool, resumed: int, storage: str) -> None:
+        """Prints the starting state.
+
+        Args:
+            usual: whether the space is the default one, not the file's.
+            resumed: number of trials that were left over.
+            storage: shared by several machines; "" for none.
+        """
+        if usual:
+            self._say("the file has no section `search`; a usual space:")
+        for one in self._store.space:
+            self._say(f"  {one.key}: {range_words(one.values)}")
+        done = len(self._store.counted())
+        if done or resumed:
+            again = f", {counted(resumed, 'trial')} cut off and tried again" if resumed else ""
+            self._say(f"goes on after {counted(done, 'trial')}{again}")
+        if storage:
+            self._say(f"trials in {storage}, shared by all that name it")
+
+    @contextmanager
+    def searching(self) -> Iterator[None]:
+        """The trials as an activity, until the block ends."""
+        with activity("searching", self._trials, "trials") as self._doing:
+            self._doing.done = self._doing.kept = len(self._store.counted())
+            yield
+
+    def ended(self, asked: Asked) -> None:
+        """Prints how a trial has ended."""
+        if not self._show:
+            return
+        with self._lock:
+            record = next(one for one in self._store.records() if one.number == asked.number)
+            best = self._store.best()
+            spent = len(self._store.counted())
+        name = self._store.goal.name
+        said = {
+            "complete": f"{name} {value_words(record.value)}",
+            "pruned": f"pruned after {counted(record.evaluations, 'evaluation')} with {name} "
+            f"{value_words(record.value)}",
+            "failed": f"failed: {record.reason}",
+        }.get(record.state, record.state)
+        seconds = "" if record.seconds is None else f" in {record.seconds:.1f} s"
+        self._doing.done = spent
+        self._doing.facts = () if best is None else (f"best {name} {value_words(best.value)}",)
+        leader = "" if best is None else f" (best {value_words(best.value)}, trial {best.number})"
+        line = f"[{spent}/{self._trials}] trial {record.number}: {said}{seconds}{leader}: {self._in_short(record)}"
+        self._say(line, "yellow" if record.state == "failed" else "dim")
+
+    def end(self, found: Search, gain: str, *, private: bool) -> None:
+        """Prints the table of the best trials, what the best gains, and next steps."""
+        if not self._show:
+            return
+        records = self._store.records()
+        out.show(_table(records, self._store))
+        states = ", ".join(f"{sum(r.state == state for r in records)} {state}" for state in _states(records))
+        self._say(f"trials: {states}", "")
+        self._say(f"best: {found.metric} {value_words(found.best_value)} with", "")
+        for each in found.best_settings:
+            self._say(f"  --set {each}", "")
+        self._say(gain, "")
+        self._say(
+            f"{counted(found.evaluated, 'trial')} looked at the validation rows: the best {found.metric} is optimistic "
+            "for new rows. The test rows were not looked at."
+        )
+        if private:
+            self._say(TRIALS_PRIVACY, "yellow")
+        if running := sum(record.state == "running" for record in records):
+            self._say(f"{counted(running, 'trial')} still under way elsewhere: run the command again for the end")
+        out.point("page", found.page)
+        out.point("next", f"colonnade up {found.folder / 'best.yaml'}")
+
+    def _in_short(self, record: TrialRecord) -> str:
+        """The values of a trial, each by the shortest unique end of its key."""
+        said = []
+        for key, value in record.values.items():
+            steps = key.split(".")
+            ends = (".".join(steps[place:]) for place in range(len(steps) - 1, -1, -1))
+            others = [other for other in record.values if other != key]
+            end = next((end for end in ends if not any(f".{other}".endswith(f".{end}") for other in others)), key)
+            said.append(f"{end}={value}")
+        return " ".join(said)
+
+    def _say(self, text: str, style: str = "dim") -> None:
+        if self._show:
+            out.say(text, style)
+
+
+def range_words(values: object) -> str:
+    assert isinstance(values, SearchedKey)
+    if values.choices:
+        return "one of " + ", ".join(map(str, values.choices))
+    kind = "whole numbers " if values.integer else ""
+    return f"{kind}{values.low:g} to {values.high:g}{', by their logarithm' if values.log else ''}"
+
+
+def _states(records: Sequence[TrialRecord]) -> list[str]:
+    order = ("complete", "pruned", "failed", "lost", "running", "waiting")
+    return [state for state in order if any(record.state == state for record in records)]
+
+
+def _table(records: Sequence[TrialRecord], store: TrialStore) -> Grid:
+    title = f"the best {store.goal.name} of validation rows"
+    table = Grid("trial", store.goal.name, "settings", title=title)
+    for record in [one for one in ranked(records, store.goal) if one.state == "complete"][:_SHOWN]:
+        table.add_row(str(record.number), value_words(record.value), "\n".join(record.settings))
+    return table
+
+
+TRIALS_PRIVACY = (
+    "Every trial trains on the same rows with noise, and spends privacy: the epsilon of the final run covers neither "
+    "the trials nor the choice among them. Search on data that are not secret, or with `privacy` left out."
+)
+FOLDS_PRIVACY = (
+    "Every fold trains on mostly the same rows with noise, and spends privacy: the epsilon of one run does not cover "
+    "a cross-validation."
+)
+
+
+def is_private(config: Config) -> bool:
+    """True if training adds noise, so that every simulation on the same rows spends privacy."""
+    own = config.server.privacy if config.server else None
+    labels = own is not None and (own.labels is not None or own.answers is not None)
+    return config.federation.privacy is not None or labels
+
+
+TEMPLATES = Path(__file__).parent / "templates"
+_LEAST = 4  # completed trials needed for the importances
+_MOST = 4  # keys with a chart each
+
+
+def gain_words(best: TrialRecord, own: TrialRecord | None, goal: SearchMetric) -> str:
+    """What the best trial gains over the file's own settings on validation rows, with its interval."""
+    measure = Measure(goal.metric, goal.direction == UP)
+    if own is None or own.value is None or best.value is None:
+        return "The file's own settings are outside of the space, so that there is nothing to compare with."
+    if own.number == best.number:
+        return "No trial is better than the file's own settings."
+    before, after = Estimate(own.value, own.error), Estimate(best.value, best.error)
+    scale = 100 if goal.metric in SHARES else 1
+    found = measure.gap(scale * abs(after.value - before.value)).lstrip("+")
+    than = f"better than the file's own settings ({measure.say(before.value)})"
+    if before.error is None or after.error is None:
+        return f"{found} {than}; no interval is known."
+    half = measure.gap(scale * after.half_of_difference(before)).lstrip("+")
+    if after.differs(before):
+        return f"{found.removesuffix(' points')} ± {half} {than}."
+    return f"{found} {than}, which is less than its interval of ± {half}: these rows do not show a gain."
+
+
+@dataclass(frozen=True)
+class TunePage:
+    """The page; `config` is the file's, without a trial's values.
+
+    Args:
+        own: the trial with the file's own settings; None if they are outside of the space.
+    """
+
+    config: Config
+    store: TrialStore
+    best: TrialRecord
+    own: TrialRecord | None
+    private: bool
+
+    def html(self) -> str:
+        records, goal = self.store.records(), self.store.goal
+        done = [record for record in records if record.state == "complete" and record.value is not None]
+        weights = _importances(self.store) if len(done) >= _LEAST and len(self.store.space) > 1 else {}
+        best = self._measure.said(Estimate(self.best.value or 0.0, self.best.error))
+        keys = sorted(self.store.space, key=lambda one: -weights.get(one.key, 0.0))[:_MOST]
+        return render(
+            "tune.html",
+            {
+                "title": f"{self.config.federation.id}: search",
+                "headline": f"{self._name} {best} on the validation rows with the best of "
+                f"{counted(len(records), 'trial')}. {gain_words(self.best, self.own, goal)}",
+                "cards": self._cards(records),
+                "private": TRIALS_PRIVACY if self.private else "",
+                "name": self._name,
+                "history": self._history(done),
+                "trials": self._trials(records),
+                "weights": _weights(weights),
+                "slices": [Figure(one.key, self._slice(one, done)) for one in keys if len(done) > 1],
+                "space": [(one.key, range_words(one.values)) for one in self.store.space],
+            },
+            beside=TEMPLATES,
+        )
+
+    @property
+    def _measure(self) -> Measure:
+        return Measure(self.store.goal.metric, self.store.goal.direction == UP)
+
+    @property
+    def _name(self) -> str:
+        return self._measure.name[:1].upper() + self._measure.name[1:]
+
+    def _cards(self, records: Sequence[TrialRecord]) -> list[Mapping[str, object]]:
+        states = [f"{count} {state}" for state, count in Counter(one.state for one in records).items()]
+        spent = sum(one.seconds or 0.0 for one in records)
+        seen = (
+            f"{looked(records)} trials looked at the validation rows and the best was chosen by them: its "
+            f"{self._name} is optimistic for new rows."
+        )
+        return [
+            {"title": "Best settings", "value": f"trial {self.best.number}", "tone": "good",
+             "lines": [in_short(setting) for setting in self.best.settings]},
+            {"title": "Trials", "value": str(len(records)), "tone": "",
+             "lines": [", ".join(states), f"{seconds(spent)} of computing"]},
+            {"title": "Next", "value": "best.yaml", "tone": "",
+             "lines": [seen, "The test rows were not looked at: a run of best.yaml tests it."]},
+        ]  # fmt: skip
+
+    def _history(self, done: Sequence[TrialRecord]) -> Html:
+        front: list[tuple[float, float]] = []
+        for record in done:
+            assert record.value is not None  # complete
+            if front and self.store.goal.better(front[-1][1], record.value):
+                front.append((record.number, front[-1][1]))
+            else:
+                front += [(record.number, front[-1][1])] if front else []
+                front.append((record.number, record.value))
+        marks = [
+            Mark(one.number, "best" if one is self.best or one.number == self.best.number else "", one.value)
+            for one in done
+        ]
+        values = [record.value or 0.0 for record in done]
+        margin = 0.05 * (max(values) - min(values)) or 0.01
+        up = Axis(self._name, self._measure.say, (min(values) - margin, max(values) + margin))
+        line = Trend("best so far", front)
+        return line_chart([line], Axis("trial", plain), up, title=f"{self._name} by trial", marks=marks)
+
+    def _slice(self, one: Searched, done: Sequence[TrialRecord]) -> Html:
+        """Values of the metric by those of a key; of choices, the best of each."""
+        up = Axis(self._name, self._measure.say)
+        kept = [record for record in done if one.key in record.values]
+        if not one.values.choices:
+            dots = [
+                Dot("best" if each.number == self.best.number else "", float(each.values[one.key]), each.value or 0.0)
+                for each in kept
+            ]
+            log = bool(one.values.log)
+            return scatter_chart(dots, Axis(one.key, plain), up, title=one.key, log=log)
+        best: dict[str, TrialRecord] = {}
+        for record in ranked(kept, self.store.goal):
+            best.setdefault(str(record.values[one.key]), record)
+        bars = [
+            Bar(choice, record.value or 0.0, self._measure.say(record.value), best=record.number == self.best.number)
+            for choice, record in best.items()
+        ]
+        return row_chart(bars, up, caption=f"Best {self._name} of each choice", dots=True)
+
+    def _trials(self, records: Sequence[TrialRecord]) -> ValueTable:
+        keys = [one.key for one in self.store.space]
+        head = ("trial", "state", self._name, "seconds", *(in_short(key) for key in keys), "reason")
+        rows = [
+            (record.number, record.state, self._measure.say(record.value), record.seconds,
+             *(_cell(record, key) for key in keys), record.reason)
+            for record in ranked(records, self.store.goal)
+        ]  # fmt: skip
+        return ValueTable(head, rows, (0, 1, len(head) - 1)).full()
+
+
+def _weights(found: Mapping[str, float]) -> Html:
+    if not found:
+        return Html()
+    bars = [Bar(key, share, f"{share:.0%}") for key, share in found.items()]
+    return row_chart(bars, Axis("share", lambda value: f"{value:.0%}", (0.0, 1.0)), caption="Share of each key")
+
+
+def _importances(store: TrialStore) -> dict[str, float]:
+    """Importance of every key, largest first; empty if all trials are alike."""
+    optuna = load_optuna()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
+            found = optuna.importance.get_param_importances(store.study, evaluator=evaluator)
+        except (RuntimeError, ValueError):
+            return {}
+    return {key: share for key, share in found.items() if math.isfinite(share)}
+
+
+def _cell(record: TrialRecord, key: str) -> Any:
+    value = record.values.get(key)
+    return "-" if value is None else str(value)
+
+
+_GREY = 6
+
+
+@dataclass(frozen=True)
+class FoldRecord:
+    """A completed fold.
+
+    Args:
+        repeat, fold: from 1.
+        rows: number held out.
+        metrics: of these rows, by name.
+        seconds: of computing.
+    """
+
+    repeat: int
+    fold: int
+    rows: int
+    metrics: Mapping[str, float]
+    seconds: float
+
+    def plain(self) -> dict[str, Any]:
+        return {**asdict(self), "metrics": dict(self.metrics)}
+
+
+def half_interval(values: Sequence[float], held: float) -> float:
+    """Half of the 95% interval of the mean over folds that share training rows.
+
+    Nadeau and Bengio (2003): the variance of the mean is s² (1/n + held / (1 - held)), where a plain standard error has
+    s²/n and is too small.
+
+    Args:
+        values: at least two.
+        held: share of the rows that a fold holds out.
+    """
+    widened = 1 / len(values) + held / (1 - held)
+    return float(stdtrit(len(values) - 1, 0.975)) * stdev(values) * math.sqrt(widened)
+
+
+def say_folds(metric: str, records: Sequence[FoldRecord]) -> list[str]:
+    """Mean with its interval, and how to read them."""
+    values, measure = [record.metrics[metric] for record in records], Measure(metric)
+    half = half_interval(values, _held(records))
+    return [
+        f"{measure.name} {measure.say(mean(values)).removesuffix('%')} ± {measure.say(half)}: mean of "
+        f"{counted(len(values), 'fold')} ({measure.say(min(values))} to {measure.say(max(values))})",
+        "± is half of the 95% interval, widened since folds share most of their training rows; the standard deviation "
+        f"of folds, {measure.say(stdev(values))}, is no standard error of the mean.",
+        "A data set's own test rows take no part.",
+    ]
+
+
+@dataclass(frozen=True)
+class CvPage:
+    """The page; `splits` says how rows were divided into folds."""
+
+    config: Config
+    metric: str
+    records: Sequence[FoldRecord]
+    splits: Mapping[str, Any]
+
+    def html(self) -> str:
+        headline, *notes = say_folds(self.metric, self.records)
+        return render(
+            "cv.html",
+            {
+                "title": f"{self.config.federation.id}: cross-validation",
+                "headline": headline[:1].upper() + headline[1:] + ".",
+                "notes": notes,
+                "cards": self._cards(),
+                "private": FOLDS_PRIVACY if is_private(self.config) else "",
+                "name": self._measure.name,
+                "chart": self._chart(),
+                "folds": [
+                    (_named(one), one.rows, f"{one.metrics[self.metric]:.4f}", f"{one.seconds:.1f}")
+                    for one in self.records
+                ],
+                "metrics": self._metrics(),
+            },
+            beside=TEMPLATES,
+        )
+
+    @property
+    def _measure(self) -> Measure:
+        return Measure(self.metric)
+
+    def _cards(self) -> list[Mapping[str, object]]:
+        kind = "StratifiedKFold" if self.splits["stratified"] else "KFold"
+        protocol = self.config.federation.protocol.name
+        spent = sum(record.seconds for record in self.records)
+        least, most = min(one.rows for one in self.records), max(one.rows for one in self.records)
+        rows = f"{least} rows" if least == most else f"{least} to {most} rows"
+        divided = f"{self.splits['folds']}, {counted(self.splits['repeats'], 'repeat')}"
+        return [
+            {"title": "Protocol", "value": protocol, "tone": "", "lines": [f"{seconds(spent)} of computing"]},
+            {"title": "Folds", "value": str(len(self.records)), "tone": "",
+             "lines": [f"{divided}; {rows} held out each"]},
+            {"title": "Drawn by", "value": kind, "tone": "", "lines": [f"scikit-learn, seed {self.splits['seed']}"]},
+        ]  # fmt: skip
+
+    def _chart(self) -> Html:
+        """A dot a fold, below the mean with its interval."""
+        values, say = [record.metrics[self.metric] for record in self.records], self._measure.say
+        middle, half = mean(values), half_interval(values, _held(self.records))
+        bars = [Bar("mean", middle, f"{say(middle).removesuffix('%')} ± {say(half)}", middle - half, middle + half,
+                    _GREY, line=True, best=True)]  # fmt: skip
+        bars += [
+            Bar(f"fold {_named(record)}", value, say(value)) for record, value in zip(self.records, values, strict=True)
+        ]
+        caption = f"{self._measure.name} of the rows that each fold holds out"
+        return row_chart(bars, Axis(self._measure.name, say), caption=caption, dots=True)
+
+    def _metrics(self) -> list[tuple[str, ...]]:
+        names = [name for name in self.records[0].metrics if all(name in record.metrics for record in self.records)]
+        columns = {name: [record.metrics[name] for record in self.records] for name in names}
+        return [
+            (name, f"{mean(values):.4f}", f"{stdev(values):.4f}", f"{min(values):.4f}", f"{max(values):.4f}")
+            for name, values in columns.items()
+        ]
+
+
+def _named(record: FoldRecord) -> str:
+    return f"{record.repeat}.{record.fold}"
+
+
+def _held(records: Sequence[FoldRecord]) -> float:
+    """Share of the rows that a fold holds out."""
+    first = [record.rows for record in records if record.repeat == records[0].repeat]
+    return mean(first) / sum(first)

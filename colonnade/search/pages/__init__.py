@@ -1,1 +1,0 @@
-"""Console output and pages of a search and of a cross-validation."""
