@@ -26,8 +26,7 @@ from colonnade.common.contracts.regression import (
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.errors import DataError, InputError
 from colonnade.common.models.vector_free import Floats, Share, direction, minimum_along
-from colonnade.server.aggregation.masked_sums import blinded
-from colonnade.server.aggregation.sums import Clear, Sums
+from colonnade.server.aggregation.masked_sums import Clear, Sums, blinded
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate_alone
 from colonnade.server.training.imputation import StandIn

@@ -159,17 +159,14 @@ class ShareExchange:
                 continue
             if length:
                 try:
-                    opened[name] = self._open_one(purpose, bundle, name, box, 4 * sizes[name], about)
+                    if len(box) != (size := 4 * sizes[name] + OVERHEAD):
+                        raise SealError(f"{name!r} has sealed {len(box)} bytes, not {size}")
+                    opened[name] = self.seals.open(name, box, purpose, bundle.round, bundle.stage, about=about)
                 except SealError as altered:
                     self.ctx.warn(f"round {bundle.round}: {altered}")
             self.ctx.receipts.received(name, bundle.round, bundle.stage, box if name in opened else None)
         elements = to_tensor(b"".join(opened.values())).view(torch.int32)
         return dict(zip(opened, torch.split(elements, [sizes[name] for name in opened]), strict=True))
-
-    def _open_one(self, purpose: str, bundle: Bundle, name: str, box: memoryview, size: int, about: bytes) -> bytes:
-        if len(box) != size + OVERHEAD:
-            raise SealError(f"{name!r} has sealed {len(box)} bytes, not {size + OVERHEAD}")
-        return self.seals.open(name, box, purpose, bundle.round, bundle.stage, about=about)
 
 
 _SHARES = "data_shares"

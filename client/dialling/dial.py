@@ -9,7 +9,6 @@ certificate are also reported in words; gRPC reports "unavailable".
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -148,7 +147,10 @@ def fetch_certificate(host: str, port: int, identity: Identity, *, timeout: floa
     """
     where = f"{host}:{port}"
     context = _context(identity)
-    plain = _connect(host, port, timeout)
+    try:
+        plain = connect(host, port, timeout)
+    except OSError as error:
+        raise _no_answer(where, error) from error
     try:
         with plain, context.wrap_socket(plain, server_hostname=host) as secured:
             shown = cast(bytes, secured.getpeercert(binary_form=True))  # never None: one is required
@@ -180,13 +182,6 @@ def _await_acceptance(secured: ssl.SSLSocket, where: str) -> None:
         f"the server at {where} does not accept our certificate: {why}",
         hint="see whether it has expired, and whether the server's authority is ours: colonnade certs show FILE",
     )
-
-
-def _connect(host: str, port: int, timeout: float) -> socket.socket:
-    try:
-        return connect(host, port, timeout)
-    except OSError as error:
-        raise _no_answer(f"{host}:{port}", error) from error
 
 
 def _context(identity: Identity) -> ssl.SSLContext:

@@ -43,7 +43,6 @@ from colonnade.common.run.checkpoints import Checkpoints
 from colonnade.common.run.descriptors import raise_limit
 from colonnade.common.run.device import choose_device, release_free_memory
 from colonnade.common.run.run_folder import PartyFolder
-from colonnade.common.tracking.listener import Tracking
 from colonnade.common.version import VERSION
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import FRAME_ALLOWANCE
@@ -95,7 +94,8 @@ class TableReload:
             for doubt in found.doubts:
                 self._report("warning", party=self._name, reason=str(doubt))
             same = found.fingerprint == self._next.fingerprint
-            self._report("reloaded", party=self._name, rows=rows, same=same, said=_words(rows, same))
+            said = f"the same {rows} rows" if same else f"{rows} rows, of which all values are used from now on"
+            self._report("reloaded", party=self._name, rows=rows, same=same, said=f"its table was read again: {said}")
             if not same:
                 self._next = found
                 self._ready.set()
@@ -105,12 +105,6 @@ class TableReload:
         RowKeys.of(found.ids, self._federation.keys, self._name)
         self._kept.read().apply(found)
         return found
-
-
-def _words(rows: int, same: bool) -> str:
-    if same:
-        return f"its table was read again: the same {rows} rows"
-    return f"its table was read again: {rows} rows, of which all values are used from now on"
 
 
 @dataclass
@@ -148,9 +142,12 @@ class PartyMember:
     async def _take_part(self, watch: Endpoints) -> None:
         # Ranks compute on CPUs, whatever `auto` would find.
         device = choose_device("cpu" if self.ranks else self.config.device, self.federation.names.index(self.name))
-        identity, folder = self._identity(), PartyFolder(self.out)
+        identity = own_identity(self.name, self.federation, self.config, self.base) if self.secure else None
+        folder = PartyFolder(self.out)
         Checkpoints(folder.checkpoints).refuse_others(self.name, self.federation.lasting_hashes())
-        tracking = None if self.answers else self._tracking()
+        tracking = None
+        if not self.answers:
+            tracking = party_tracking(self.name, self.federation, self.config, self.base, self.out)
         # A prediction's table with other rows must not replace the cached training table.
         cache = TableCache(self.out, writes=not self.answers or self.federation.align == "none")
         read = self._features(cache)
@@ -233,9 +230,6 @@ class PartyMember:
     def _warn(self, telemetry: Telemetry, reason: str) -> None:
         telemetry.event("warning", party=self.name, reason=reason)
 
-    def _tracking(self) -> Tracking:
-        return party_tracking(self.name, self.federation, self.config, self.base, self.out)
-
     def _reload(self, now: Features, telemetry: Telemetry) -> TableReload | None:
         """Reads the table again at every SIGHUP; with rows matched by order, only the training table will do."""
         if self.federation.align == "none":
@@ -263,9 +257,6 @@ class PartyMember:
             rows=len(features.values),
             official_test=features.official_test,
         )
-
-    def _identity(self) -> Identity | None:
-        return own_identity(self.name, self.federation, self.config, self.base) if self.secure else None
 
     def _address(self) -> Callable[[], str]:
         if self.find_address is not None:

@@ -232,7 +232,9 @@ class PartySessions:
                 self._idle = 0 if self.progress.done > before else self._idle + 1
                 if self._idle >= IDLE_SESSIONS:
                     expected = f"a round in one of {IDLE_SESSIONS} sessions"
-                    raise self._flooded(membership, FloodError(SERVER, "Rewind", "", expected, "none"))
+                    flood = FloodError(SERVER, "Rewind", "", expected, "none")
+                    membership.post(Failure("", *declared(flood)))
+                    raise flood
                 await self._saved()
                 membership.greet_again(self.greeting(hello))
             if not self.task.predicts:
@@ -252,15 +254,13 @@ class PartySessions:
         """The round before which the run cannot end; 0 before the alignment, when it is unknown."""
         return self._schedule.earliest_end if self.progress.privacy is not None else 0
 
-    def _flooded(self, membership: Membership, error: FloodError) -> FloodError:
-        membership.post(Failure("", *declared(error)))
-        return error
-
     def _admit(self, membership: Membership, begin: Begin) -> None:
         """Pins the run, and refuses a Begin that would discard part of it; the error is reported to the server."""
         with membership.telling():
             try:
-                _refuse_many(begin)
+                if begin.backed_off > MOST_BACK_OFFS:  # more often than can be agreed
+                    expected = f"at most {MOST_BACK_OFFS}"
+                    raise ContractError(SERVER, "Begin", "backed_off", expected, str(begin.backed_off))
                 self._present(begin)
                 self._pin.admit(begin)
             except ContractError as wrong:
@@ -441,12 +441,6 @@ class PartySessions:
 
     def _owner(self, run: str) -> Owner:
         return Owner(self.name, run, self.federation.lasting_hashes())
-
-
-def _refuse_many(begin: Begin) -> None:
-    """Raises ContractError for a Begin that would lower the learning rates more often than can be agreed."""
-    if begin.backed_off > MOST_BACK_OFFS:
-        raise ContractError(SERVER, "Begin", "backed_off", f"at most {MOST_BACK_OFFS}", str(begin.backed_off))
 
 
 class RealIncidents:

@@ -60,7 +60,7 @@ class WindowStatement:
             content = parse_json(body)
             return cls(
                 number=_number(content["number"]),
-                final=_flag(content["final"]),
+                final=_as(bool, content["final"]),
                 told=_told(content["told"]),
                 last=_number(content["last"]),
                 opened=tuple(_row(entry) for entry in _as(list, content["opened"])),
@@ -122,10 +122,6 @@ def _number(value: Any) -> int:
     if not 0 <= _as(int, value) < _LARGEST:
         raise ValueError("a number is too large")
     return int(value)
-
-
-def _flag(value: Any) -> bool:
-    return bool(_as(bool, value))
 
 
 def _text(value: Any, longest: int) -> str:

@@ -45,3 +45,10 @@ class Targets(ServerMessage):
 
 
 LABEL_MESSAGES = (Labels, Beliefs, Targets)
+
+
+def label_message(round: int, y: Tensor, *, regression: bool) -> Labels | Beliefs | Targets:
+    """A batch's labels as a message; y as returned by `ServerContext.targets`."""
+    if regression:
+        return Targets(round, y.double())
+    return Labels(round, y) if y.dim() == 1 else Beliefs(round, y)

@@ -85,7 +85,8 @@ class CodedSums:
         opened = await self._clients.collect(Opened, round, self._enough, stale=late, parties=len(self._names))
         for party, response in opened.items():
             _check_stage(party, response, stage)
-        owners = frozenset(marked(self._names, _common([response.senders for response in opened.values()])))
+        everywhere = torch.stack([response.senders for response in opened.values()]).eq(1).all(0).to(torch.uint8)
+        owners = frozenset(marked(self._names, everywhere))
         unopened = self._unopened(shares, opened)
         if not self._can_sum(round, bound, owners, unopened):
             return None
@@ -102,9 +103,8 @@ class CodedSums:
         """Relays the parties' proofs of the set once enough have sent theirs. False if too few do."""
         if not self._confirming:
             return True
-        sent = await self._first(
-            SetProof, round, self._confirming, _size_of_proof, stale=partial(_before, stage), proof=PROOF_BYTES
-        )
+        size, late = (lambda _party, proof: len(proof.proofs)), partial(_before, stage)
+        sent = await self._first(SetProof, round, self._confirming, size, stale=late, proof=PROOF_BYTES)
         for party, proof in sent.items():
             check_exact(party, proof, {"parties": len(self._names)})
             _check_stage(party, proof, stage)
@@ -127,8 +127,8 @@ class CodedSums:
             float32 (K * coded, width) in segment order, or None if too many refuse; and the responding parties.
         """
         check = partial(self._check, stage=stage, number=number, coded=coded, senders=hash_of(senders))
-        late = partial(_earlier, stage, number)
-        responses = await self._first(Answer, round, self._code.threshold, check, stale=late)
+        earlier = lambda answer: (answer.stage, answer.block) < (stage, number)  # noqa: E731
+        responses = await self._first(Answer, round, self._code.threshold, check, stale=earlier)
         if len(responses) < self._code.threshold:
             return None, responses
         points = [self._names.index(party) for party in responses]
@@ -233,20 +233,8 @@ class CodedSums:
         raise ContractError(liar, "Answer", "h", "what the other answers make it", "something else")
 
 
-def _common(reports: Collection[Tensor]) -> Tensor:
-    return torch.stack(list(reports)).eq(1).all(0).to(torch.uint8)
-
-
 def _before(stage: int, message: Shares | Opened | SetProof) -> bool:
     return message.stage < stage
-
-
-def _earlier(stage: int, number: int, response: Answer) -> bool:
-    return (response.stage, response.block) < (stage, number)
-
-
-def _size_of_proof(_party: str, proof: SetProof) -> int:
-    return len(proof.proofs)
 
 
 def _check_stage(party: str, message: Shares | Opened | SetProof, stage: int) -> None:

@@ -83,7 +83,7 @@ class Totals:
         earlier = self._earlier[f"{party} {way} {unit}"]
         if unit == "wire":
             return earlier + self._wire(party, way)
-        return earlier + _payload(self._traffic[party], way)
+        return earlier + sum(size for _, size in _book(self._traffic[party], way).values())
 
     def _wire(self, party: str, way: str) -> int:
         return self._wires[party].received if way == "up" else self._wires[party].sent
@@ -91,10 +91,6 @@ class Totals:
 
 def _book(traffic: Traffic, way: str) -> dict[str, list[int]]:
     return traffic.received if way == "up" else traffic.sent
-
-
-def _payload(traffic: Traffic, way: str) -> int:
-    return sum(size for _, size in _book(traffic, way).values())
 
 
 def _by_kind(book: dict[str, list[int]]) -> dict[str, tuple[int, int]]:

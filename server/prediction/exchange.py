@@ -13,8 +13,7 @@ from torch import Tensor
 from colonnade.common.contracts.prediction import Ask, Averaged, Decisions, Output, decides, summed, width
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.errors import ContractError, InputError, PartyLost
-from colonnade.server.aggregation.masked_sums import blinded
-from colonnade.server.aggregation.sums import Found
+from colonnade.server.aggregation.masked_sums import Found, blinded
 from colonnade.server.prediction.terms import Absent
 from colonnade.server.protocols import ACTIVE, FORESTS, JOINT
 from colonnade.server.training.context import ServerContext

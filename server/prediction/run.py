@@ -82,7 +82,7 @@ class PredictionSessions:
     _scored: ScoredRows = field(init=False)
 
     def __post_init__(self) -> None:
-        self._scored = ScoredRows(self.folder, self._tell_batch, self._warn)
+        self._scored = ScoredRows(self.folder, self._tell_batch, self.ctx.warn)
 
     async def sessions(self, questions: Questions) -> None:
         """Answers questions, over as many sessions as needed.
@@ -107,8 +107,7 @@ class PredictionSessions:
                         refuse_nothing(federation.align, 0)
                 ctx.telemetry.event("begin", parties=list(cohort), round=round, absent=absent)
                 ctx.trained_as, positions = self.row_index.history().__getitem__, self.row_index.positions
-                asking = self._predict(cohort, questions, positions)
-                await self._while_here(asking)
+                await self._while_here(self._predict(cohort, questions, positions))
                 return
             except (PartyLost, PartyFailed) as gone:
                 if isinstance(gone, PartyFailed):
@@ -211,9 +210,6 @@ class PredictionSessions:
 
     def _tell_batch(self, record: dict[str, Any], said: str) -> None:
         self.ctx.telemetry.event("batch", party=SERVER, said=said, rows=record["rows"])
-
-    def _warn(self, reason: str) -> None:
-        self.ctx.warn(reason)
 
     def _use(self) -> None:
         """Loads the server's own columns, if any, for the current common rows."""

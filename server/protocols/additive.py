@@ -13,8 +13,7 @@ from colonnade.common.contracts.boosting import ROWS, scores_of
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.errors import InputError
 from colonnade.common.protocols.additive import Change, Config, Counted
-from colonnade.server.aggregation.masked_sums import blinded
-from colonnade.server.aggregation.sums import Clear
+from colonnade.server.aggregation.masked_sums import Clear, blinded
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate_alone
 from colonnade.server.training.imputation import StandIn

@@ -8,13 +8,13 @@ from torch import Tensor
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
+from colonnade.common.messaging.label_messages import label_message
 from colonnade.common.protocols.c_vfl import Config, Embedding, Head, Other
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
 from colonnade.server.training.fusion.heads import agreed_head
 from colonnade.server.training.fusion.joint import JointHead
 from colonnade.server.training.imputation import StandIn
-from colonnade.server.training.label_messages import label_message
 
 
 def joint(ctx: ServerContext, cfg: Config) -> JointHead:
@@ -44,7 +44,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
             continue
         with torch.no_grad():
             y = ctx.targets(batch, whole.logits(parts))  # the same for server and parties, in all local steps
-        await clients.broadcast(dict.fromkeys(responses, label_message(ctx, t, y)))  # 2
+        await clients.broadcast(dict.fromkeys(responses, label_message(t, y, regression=ctx.scale is not None)))  # 2
         for sender, h in zip(parties, parts, strict=True):
             await clients.broadcast({party: Other(t, h) for party in responses if party != sender})  # 3
         theta = whole.flat()

@@ -6,13 +6,12 @@ from operator import attrgetter
 
 from colonnade.common.contracts.logits import Evaluation, Logits
 from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.messaging.label_messages import label_message
 from colonnade.common.protocols.fdml import Aggregate, Config
-from colonnade.server.aggregation.masked_sums import blinded
-from colonnade.server.aggregation.sums import Clear, evaluate_sums
+from colonnade.server.aggregation.masked_sums import Clear, blinded, evaluate_sums
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.fusion.joint import LogitSum
 from colonnade.server.training.imputation import StandIn
-from colonnade.server.training.label_messages import label_message
 
 
 def joint(ctx: ServerContext, _cfg: Config) -> LogitSum:
@@ -36,7 +35,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
             continue
         mean = found.total.to(ctx.device) * share  # o, (rows, classes)
         y = ctx.targets(batch, mean)
-        await clients.broadcast(dict.fromkeys(responses, label_message(ctx, t, y)))  # 2
+        await clients.broadcast(dict.fromkeys(responses, label_message(t, y, regression=ctx.scale is not None)))  # 2
         await clients.broadcast({party: Aggregate(t, mean) for party in responses})  # 3
         ctx.record(t, ctx.loss.mean(mean, y).item(), responses)
         await evaluate_sums(ctx, sums, t, lambda o, _count: o * share, responses)

@@ -12,8 +12,7 @@ from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.messaging.message import Message
 from colonnade.common.protocols.split_avg import AverageGradient, Config, Embedding, Gradient
-from colonnade.server.aggregation.masked_sums import blinded
-from colonnade.server.aggregation.sums import Sums, evaluate_sums
+from colonnade.server.aggregation.masked_sums import Sums, blinded, evaluate_sums
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
 from colonnade.server.training.fusion.joint import CombinedHead

@@ -13,8 +13,7 @@ from colonnade.common.conversation.responses import Responses
 from colonnade.common.errors import ContractError
 from colonnade.common.models.two_part import TwoPart
 from colonnade.common.protocols.vfedmh import Config, Embedding, Evaluation, Global, Gradient, Prediction
-from colonnade.server.aggregation.masked_sums import blinded
-from colonnade.server.aggregation.sums import Clear, Found, Sums
+from colonnade.server.aggregation.masked_sums import Clear, Found, Sums, blinded
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.fusion.active import ActiveJoint, active_joint, active_party
 from colonnade.server.training.imputation import StandIn

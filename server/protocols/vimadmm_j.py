@@ -11,8 +11,7 @@ from colonnade.common.contracts.logits import Evaluation, Logits
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.models import admm
 from colonnade.common.protocols.vimadmm_j import Config, Signal, Update
-from colonnade.server.aggregation.masked_sums import blinded
-from colonnade.server.aggregation.sums import Clear, evaluate_sums
+from colonnade.server.aggregation.masked_sums import Clear, blinded, evaluate_sums
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.fusion.joint import LogitSum
 from colonnade.server.training.imputation import StandIn

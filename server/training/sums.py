@@ -178,7 +178,7 @@ class ReturnedSums:
             level: tells apart the sums of a round.
         """
         count = vectors.shape[1]
-        keys = await self._session.send(round, level, count, _slices(vectors))
+        keys = await self._session.send(round, level, count, lambda first, last: vectors[first:last])
         answers = await self._clients.collect(MaskedSums, round, self._ctx.quorum, vectors=count)
         returned = {}
         for name, answer in answers.items():
@@ -191,7 +191,3 @@ class ReturnedSums:
     def _refuse_other_bins(self, name: str, kind: str, bins: int) -> None:
         if bins != self._bins[name]:
             raise ContractError(name, kind, "y", f"{self._bins[name]} bins", str(bins))
-
-
-def _slices(vectors: Whole) -> Callable[[int, int], Whole]:
-    return lambda first, last: vectors[first:last]

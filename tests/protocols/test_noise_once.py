@@ -26,8 +26,7 @@ from colonnade.common.privacy.gaussian import GaussianPlan
 from colonnade.common.privacy.sum_noise import NoiseShare, noisy_ring, ring
 from colonnade.common.protocols.split import Embedding
 from colonnade.common.run.state import State
-from colonnade.server.aggregation.masked_sums import Blinded
-from colonnade.server.aggregation.sums import Found
+from colonnade.server.aggregation.masked_sums import Blinded, Found
 from colonnade.server.member.planned import planned
 from colonnade.server.member.summary import protection
 from tests.support.altered_lines import change_each

@@ -20,8 +20,7 @@ from colonnade.common.contracts.prediction import Ask
 from colonnade.common.conversation.conversation import Cohort, Link
 from colonnade.common.errors import ColonnadeError
 from colonnade.common.privacy.sum_noise import ring
-from colonnade.server.aggregation.masked_sums import Blinded
-from colonnade.server.aggregation.sums import Found
+from colonnade.server.aggregation.masked_sums import Blinded, Found
 from tests.protocols.test_prediction import ask
 from tests.support.altered_lines import change_each, replace_each
 from tests.support.federation import config, federate

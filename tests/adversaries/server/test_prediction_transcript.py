@@ -20,8 +20,7 @@ from colonnade.common.conversation.control import Item, Open, Save, Statement
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import ContractError
-from colonnade.server.aggregation.masked_sums import Blinded
-from colonnade.server.aggregation.sums import Found
+from colonnade.server.aggregation.masked_sums import Blinded, Found
 from colonnade.server.member.hub import Hub
 from tests.support.altered_lines import replace_each
 from tests.support.asked import Asked, asking

@@ -26,8 +26,7 @@ from colonnade.common.protocols.split_avg import AverageGradient
 from colonnade.common.protocols.vfedmh import Global
 from colonnade.common.protocols.vimadmm_j import Signal
 from colonnade.common.run.run_cache import RunCache
-from colonnade.server.aggregation.masked_sums import Blinded
-from colonnade.server.aggregation.sums import Found
+from colonnade.server.aggregation.masked_sums import Blinded, Found
 from colonnade.simulation.federation import Simulation
 from tests.protocols.test_blinded import BLIND, disks
 from tests.protocols.test_prediction import ask
