@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,8 +19,9 @@ from tests.server.stage import Stage, stage
 def asking(there: Stage, **how: Any) -> PredictionSessions:
     nothing: Any = None
     terms = PredictionTerms(**how)
+    ctx: Any = SimpleNamespace(warn=nothing)  # unused here but for its warnings
     return PredictionSessions(
-        terms, there.agreed, nothing, there.hub, store=nothing, owner=nothing, held=[], row_index=nothing, folder=Path()
+        terms, there.agreed, ctx, there.hub, store=nothing, owner=nothing, held=[], row_index=nothing, folder=Path()
     )
 
 
