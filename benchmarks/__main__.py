@@ -41,9 +41,8 @@ from benchmarks import (
     trees,
 )
 from benchmarks.report import Figure, Result, console, describe, markdown, show
-from colonnade.common.data.known_sets.catalogue import KNOWN
-from colonnade.common.data.known_sets.places import VARIABLE, presence
-from colonnade.common.run.durable import write_durably
+from colonnade.common.data.known_sets.catalogue import KNOWN, VARIABLE, presence
+from colonnade.common.run.files import write_durably
 
 
 @dataclass(frozen=True)

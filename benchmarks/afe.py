@@ -22,11 +22,9 @@ from colonnade.common.models.backprop import Backprop, backprop
 from colonnade.common.models.build import tower
 from colonnade.common.models.optimiser import build_optimiser, stepper
 from colonnade.common.privacy.accounting.budget import Budget
-from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.noise import secure_normals
-from colonnade.common.privacy.rescale import Rescale, Rule
-from colonnade.common.privacy.rows import NoisySteps, RowPlan, RowRelease
-from colonnade.common.privacy.shaped import Shape, Shaped
+from colonnade.common.privacy.rows import NoisySteps, RowBudget, RowPlan, RowRelease
+from colonnade.common.privacy.shaped import Rescale, Rule, Shape, Shaped
 
 ROWS, CLASSES = 256, 10
 

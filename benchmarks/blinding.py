@@ -27,10 +27,10 @@ from benchmarks.report import Figure, median, times
 from benchmarks.runs import rounds_in_turn, run
 from benchmarks.scaling import Setting, write
 from benchmarks.shares import over_the_wire
+from colonnade.common.aggregation.fixed_point import Ring
 from colonnade.common.aggregation.masks import Blinder
 from colonnade.common.aggregation.messages import SealedShares
 from colonnade.common.aggregation.recovery import SharedKeys
-from colonnade.common.aggregation.ring import Ring
 from colonnade.common.aggregation.shamir import Sharing
 from colonnade.common.wire.codec import Codec
 

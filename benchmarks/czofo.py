@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from benchmarks.report import Figure, times
 from benchmarks.runs import rounds_in_turn
-from colonnade.common.models.directions import Directions
+from colonnade.common.models.zeroth_order import Directions
 from colonnade.server.training.fusion.differences import EmbeddingColumns, Slopes
 
 ROWS, WIDTH, Q = 64, 64, 100

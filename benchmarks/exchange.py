@@ -24,7 +24,7 @@ from benchmarks.report import Figure, in_turn, median
 from colonnade.client.dialling.dial import ClientTls, Dialer
 from colonnade.client.privacy.egress import Egress
 from colonnade.common.conversation.conversation import SERVER, Link
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.crypto.pki.names import dns_name
 from colonnade.common.errors import PeerError

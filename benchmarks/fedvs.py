@@ -17,9 +17,8 @@ from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
 from benchmarks.report import Figure, times
 from benchmarks.runs import rounds_in_turn
-from colonnade.common.aggregation.field import Field
+from colonnade.common.aggregation.field import Field, secure_elements
 from colonnade.common.aggregation.lagrange import agreed_code
-from colonnade.common.crypto.uniform import secure_elements
 
 PRIMES = {"2^26 - 5": 2**26 - 5, "2^31 - 1": 2**31 - 1}
 SHAPES = ((1024, 784, 64), (256, 784, 128))

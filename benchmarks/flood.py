@@ -26,7 +26,7 @@ import yaml
 
 from benchmarks.report import Figure, median
 from benchmarks.runs import ROOT
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.observability.ports import refuse_taken
 from colonnade.common.run.json_text import read_lines

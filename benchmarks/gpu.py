@@ -35,8 +35,7 @@ from benchmarks.report import Figure, Result, describe, in_turn, markdown, media
 from benchmarks.runs import ROOT, Run, run
 from colonnade.common.config.models import ResnetConfig
 from colonnade.common.contracts.registry import CONTRACTS
-from colonnade.common.data.known_sets.catalogue import KNOWN
-from colonnade.common.data.known_sets.places import VARIABLE, presence
+from colonnade.common.data.known_sets.catalogue import KNOWN, VARIABLE, presence
 from colonnade.common.models.build import build_model
 from colonnade.common.run.json_text import read_lines
 

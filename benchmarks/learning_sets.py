@@ -20,8 +20,7 @@ import pyarrow.parquet as pq
 import yaml
 from sklearn.datasets import make_classification
 
-from colonnade.common.data.known_sets.catalogue import KNOWN
-from colonnade.common.data.known_sets.places import presence
+from colonnade.common.data.known_sets.catalogue import KNOWN, presence
 
 Tree = dict[str, Any]
 

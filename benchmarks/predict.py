@@ -31,7 +31,7 @@ from benchmarks.report import Figure, in_turn, median
 from benchmarks.runs import ROOT, run
 from colonnade.cli.run.predict import answer_file
 from colonnade.common.config.models import MlpConfig
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.models.build import bottom_model
 from colonnade.common.wire._generated.serving_pb2 import PredictReply, PredictRequest
 from colonnade.launcher.prediction_files import PredictionIds

@@ -36,17 +36,17 @@ from benchmarks.report import Figure, in_turn, median
 from benchmarks.runs import ROOT, run
 from colonnade.client.alignment.matching import Matching
 from colonnade.common.alignment.exponent import MakeExponent
-from colonnade.common.alignment.kept.keeping import Keeping
-from colonnade.common.alignment.kept.store import AlignmentStore
+from colonnade.common.alignment.keeping import Keeping
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import alignment_kinds, alignment_limits
+from colonnade.common.alignment.store import AlignmentStore
 from colonnade.common.config.federation import AlignChecks, FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto import raising
 from colonnade.common.crypto.group import Secret, hash_to_curve
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.identity import Identity, load_identity
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.parsing.file import parse

@@ -20,7 +20,7 @@ import psutil
 
 from benchmarks.report import Figure
 from benchmarks.runs import ROOT
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.wire.frame import METHOD as CONVERSE
 from colonnade.server.prediction.serving.grpc_service import METHOD as PREDICT
 

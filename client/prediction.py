@@ -23,7 +23,7 @@ from colonnade.common.aggregation.subject import PREDICTION, subject
 from colonnade.common.contracts.prediction import Ask, Averaged, Decisions, Output, decides, refuse_own, summed, width
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError, EnvironmentFault
-from colonnade.common.run.own_files import open_own
+from colonnade.common.run.files import open_own
 
 
 async def answer(ctx: ClientContext, server: Link) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from colonnade.common.errors import InputError
+from colonnade.common.run.files import private_files
 from colonnade.common.run.json_text import read_lines
-from colonnade.common.run.permissions import private_files
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.launcher.processes import started
 from colonnade.reports.console.live import shown

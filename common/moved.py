@@ -31,7 +31,7 @@ MODULES: Mapping[str, str] = {
     "common.numerics.field": "common.aggregation.field",
     "common.numerics.fixed_point": "common.aggregation.fixed_point",
     "common.numerics.integers": "common.aggregation.integers",
-    "common.numerics.ring": "common.aggregation.ring",
+    "common.numerics.ring": "common.aggregation.fixed_point",
     "common.observability.capture": "client.transcript.capture",
     "common.prediction": "common.contracts",
     "common.prediction.batches": "common.data.scored_rows",

@@ -12,21 +12,19 @@ from colonnade.client.aggregation.key_agreement import Keys, Told
 from colonnade.client.training.context import ClientContext
 from colonnade.common.aggregation import fixed_point
 from colonnade.common.aggregation.coded_rows import NOTHING, Block, CodedRows
-from colonnade.common.aggregation.confirmed_sets import SetProver
-from colonnade.common.aggregation.field import Field
+from colonnade.common.aggregation.field import Field, secure_elements
 from colonnade.common.aggregation.lagrange import LagrangeCode
 from colonnade.common.aggregation.masked_sums import confirmed, smallest_set
 from colonnade.common.aggregation.messages import SetProof, SetProofs
 from colonnade.common.aggregation.subject import EVALUATION, TRAINING, subject
-from colonnade.common.aggregation.summed_sets import MemberRecord, marked, marks
+from colonnade.common.aggregation.summed_sets import MemberRecord, SetProver, marked, marks
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.crypto.lengths import OVERHEAD, PROOF_BYTES
 from colonnade.common.crypto.sealing import SealError, Seals
-from colonnade.common.crypto.uniform import secure_elements
 from colonnade.common.errors import ConfigError, ContractError, DataError, InputError
 from colonnade.common.messaging.outgoing import nothing
 from colonnade.common.messaging.raw import to_bytes, to_tensor
-from colonnade.common.models.towers.polynomial import Polynomial
+from colonnade.common.models.polynomial import Polynomial
 from colonnade.common.protocols.fedvs import (
     LARGEST_EVALUATION,
     Answer,

@@ -14,14 +14,13 @@ from torch.nn import functional
 
 from colonnade.client.aggregation.key_agreement import Told, agree
 from colonnade.client.training.context import ClientContext
-from colonnade.common.aggregation.confirmed_sets import SetProver
 from colonnade.common.aggregation.masked_sums import Summing, confirmed, smallest_set
 from colonnade.common.aggregation.masks import Blinder, RoundKeys
 from colonnade.common.aggregation.messages import Arrived, Masked, Members, SetProof, SetProofs
 from colonnade.common.aggregation.recovery import SharedKeys
 from colonnade.common.aggregation.shamir import sharing
 from colonnade.common.aggregation.subject import EVALUATION, subject
-from colonnade.common.aggregation.summed_sets import MemberRecord, marked
+from colonnade.common.aggregation.summed_sets import MemberRecord, SetProver, marked
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.crypto.lengths import PROOF_BYTES
 from colonnade.common.errors import ContractError

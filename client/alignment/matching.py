@@ -10,20 +10,19 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from colonnade.common.alignment.checks.modes import one_time
-from colonnade.common.alignment.checks.planted import (
+from colonnade.common.alignment.checks import (
+    PledgeBook,
+    PledgeTerms,
+    one_time,
     planted_among,
     refuse_missing,
     refuse_other_places,
     with_planted,
     without_planted,
 )
-from colonnade.common.alignment.checks.pledge import PledgeBook, PledgeTerms
-from colonnade.common.alignment.checks.proving import KEYS, ProofTerms, ProvenExponent, SealKey
 from colonnade.common.alignment.exponent import MakeExponent
-from colonnade.common.alignment.kept.daily import DailyLimits
-from colonnade.common.alignment.kept.foreign_keys import ForeignKeys
 from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.limits import DailyLimits, ForeignKeys
 from colonnade.common.alignment.messages import (
     BLOCK,
     DIGEST,
@@ -38,11 +37,11 @@ from colonnade.common.alignment.messages import (
     Settled,
     Sizes,
 )
+from colonnade.common.alignment.proofs import KEYS, ProofTerms, ProvenExponent, SealKey
 from colonnade.common.alignment.psi_member import PsiMember, Seed, about, draw_for, tag_of
 from colonnade.common.alignment.psi_ring import PsiRing
 from colonnade.common.alignment.refusal import may_be_empty, refuse_nothing, refuse_other_sizes
-from colonnade.common.alignment.scratch import NUMBER, Scratch, to_records
-from colonnade.common.alignment.sorting import distinct
+from colonnade.common.alignment.scratch import NUMBER, Scratch, distinct, to_records
 from colonnade.common.alignment.work import Work, at_once
 from colonnade.common.config.federation import AlignChecks, FederationConfig
 from colonnade.common.config.policy import PolicyConfig

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from colonnade.common.alignment.kept.store import KeptAlignment, statement
 from colonnade.common.alignment.messages import BLOCK, NONCE, Held, Offers, Positions, Reused, Stated, Statements
-from colonnade.common.alignment.sorting import distinct
+from colonnade.common.alignment.scratch import distinct
+from colonnade.common.alignment.store import KeptAlignment, statement
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation.conversation import SERVER, Link

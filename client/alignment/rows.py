@@ -18,20 +18,20 @@ from colonnade.client.alignment.reuse import PartyReuse, ReuseTerms
 from colonnade.client.dialling.membership import Membership
 from colonnade.client.privacy.egress import Egress
 from colonnade.client.training.progress import TrainingProgress
-from colonnade.common.alignment.checks.modes import checks_of, one_time
-from colonnade.common.alignment.kept.foreign_keys import NAME, ForeignKeys
-from colonnade.common.alignment.kept.keeping import Keeping
-from colonnade.common.alignment.kept.store import KeptAlignment
+from colonnade.common.alignment.checks import checks_of, one_time
+from colonnade.common.alignment.keeping import Keeping
 from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.limits import FOREIGN_KEYS, ForeignKeys
 from colonnade.common.alignment.messages import alignment_kinds, alignment_limits
 from colonnade.common.alignment.psi_member import NAME as SEED
 from colonnade.common.alignment.psi_member import Seed
 from colonnade.common.alignment.record import AlignmentRecord
+from colonnade.common.alignment.store import KeptAlignment
 from colonnade.common.alignment.work import aside, tenths
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation.conversation import SERVER, Link
-from colonnade.common.conversation.membership import Begin
+from colonnade.common.conversation.parcels import Begin
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.features import Features
@@ -74,7 +74,7 @@ class PartyRows:
     def __post_init__(self) -> None:
         keys = RowKeys.of(self.features.ids, self.federation.keys, self.name, self.out)
         self.record = AlignmentRecord(self.run_cache, keys, self.name)
-        self._seed, path = (Seed(), None) if self.kept is None else (Seed(self.kept / SEED), self.kept / NAME)
+        self._seed, path = (Seed(), None) if self.kept is None else (Seed(self.kept / SEED), self.kept / FOREIGN_KEYS)
         most, most_predicted = self.policy.max_other_rows, self.policy.max_predicted_rows
         if self.whole or most_predicted is None:
             self.foreign = ForeignKeys(self.name, most, path=path)

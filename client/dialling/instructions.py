@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from colonnade.common.conversation.control import Close, Item, Open, Relayed, Save
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.conversation.parcels import Close, Item, Open, Relayed, Save
 from colonnade.common.errors import ContractError, FloodError, PartyLost
 
 # Relayed statements of one party per session, and per round opened here: a slow party is not told of all rounds.

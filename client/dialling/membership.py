@@ -12,21 +12,20 @@ from typing import Any, TypeVar
 from colonnade.client.dialling.dial import ClientTls, Dialer, Dialling, fetch_certificate
 from colonnade.client.dialling.instructions import ended_early
 from colonnade.common.conversation.capacity import Bounded, Capacity, bound
-from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER, Link
-from colonnade.common.conversation.membership import (
+from colonnade.common.conversation.parcels import (
     Begin,
     Failure,
     Farewell,
     Hello,
+    Item,
     Parcel,
     Refusal,
     Rewind,
     Welcome,
 )
 from colonnade.common.conversation.session import SessionState, Stage, View
-from colonnade.common.conversation.stream import Stream
-from colonnade.common.conversation.traffic import WireBytes
+from colonnade.common.conversation.stream import Stream, WireBytes
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.pki.names import dns_name
 from colonnade.common.crypto.pki.revocation import RevocationList, verify_peer

@@ -24,14 +24,14 @@ from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.capacity import Capacity
 from colonnade.common.conversation.chaos import Chaos
-from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER, Carrier, Link
+from colonnade.common.conversation.parcels import Item
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.accounting.ledger import Ledger
+from colonnade.common.run.plug_ins import naming_user_code
 from colonnade.common.run.run_folder import PartyFolder
 from colonnade.common.run.state import State
-from colonnade.common.run.user_code import naming_user_code
 
 PartySide = Callable[[ClientContext, Link], Awaitable[None]]
 

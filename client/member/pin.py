@@ -12,17 +12,15 @@ from colonnade.client.dialling.instructions import ended_early
 from colonnade.client.privacy.codes import DRAWS, PLACES
 from colonnade.common.aggregation.summed_sets import NAME as SUMS
 from colonnade.common.aggregation.summed_sets import times_written
-from colonnade.common.alignment.kept.foreign_keys import NAME as FOREIGN
-from colonnade.common.alignment.kept.foreign_keys import ForeignKeys
-from colonnade.common.conversation.control import Item, Open, Save
+from colonnade.common.alignment.limits import NAME as FOREIGN
+from colonnade.common.alignment.limits import ForeignKeys
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.conversation.membership import Begin
+from colonnade.common.conversation.parcels import Begin, Item, Open, Save
 from colonnade.common.errors import CheckpointError, ContractError, EnvironmentFault
-from colonnade.common.privacy.accounting.chain import LOST, mark, refuse_shorter
+from colonnade.common.privacy.accounting.ledger import LOST, mark, refuse_shorter
 from colonnade.common.run.checkpoints import Checkpoints
-from colonnade.common.run.durable import write_kept
-from colonnade.common.run.json_text import whole
-from colonnade.common.run.kept_records import sealed, unsealed
+from colonnade.common.run.files import write_kept
+from colonnade.common.run.json_text import sealed, unsealed, whole
 from colonnade.common.run.kept_tensor import read_any
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import STAMP, PartyFolder

@@ -24,8 +24,8 @@ from colonnade.common.alignment.messages import all_kinds, all_limits
 from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
-from colonnade.common.contracts.agreed_parts import agreed_parts
-from colonnade.common.conversation.membership import Hello
+from colonnade.common.contracts.registry import agreed_parts
+from colonnade.common.conversation.parcels import Hello
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.columns.features import Features
@@ -36,12 +36,12 @@ from colonnade.common.errors import ColonnadeError, ConfigError, PartyAway
 from colonnade.common.messaging.message import largest_bytes
 from colonnade.common.observability import metric
 from colonnade.common.observability.endpoints import Endpoints
-from colonnade.common.observability.hangup import on_hangup
 from colonnade.common.observability.metric import Metric
 from colonnade.common.observability.telemetry import Event, Listener, Telemetry
 from colonnade.common.run.checkpoints import Checkpoints
 from colonnade.common.run.descriptors import raise_limit
 from colonnade.common.run.device import choose_device, release_free_memory
+from colonnade.common.run.event_loop import on_hangup
 from colonnade.common.run.run_folder import PartyFolder
 from colonnade.common.version import VERSION
 from colonnade.common.wire.codec import Codec

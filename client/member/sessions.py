@@ -33,9 +33,9 @@ from colonnade.client.training.progress import TrainingProgress
 from colonnade.client.transcript.capture import Capture
 from colonnade.client.transcript.transcript import PartyTranscript
 from colonnade.common.aggregation.subject import PREDICTION, TRAINING, rows_known
-from colonnade.common.alignment.kept.keeping import Keeping, Place
-from colonnade.common.alignment.kept.place import lasting
+from colonnade.common.alignment.keeping import Keeping, Place
 from colonnade.common.alignment.keys import digest_in_order
+from colonnade.common.alignment.place import lasting
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.config.chaos import UNUSED_RATE, ChaosConfig, PatternIndex, Pause
 from colonnade.common.config.federation import FederationConfig
@@ -44,23 +44,21 @@ from colonnade.common.config.run_options import MOST_BACK_OFFS
 from colonnade.common.contracts import prediction
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.chaos import Chaos, Incidents
-from colonnade.common.conversation.control import Save
 from colonnade.common.conversation.conversation import SERVER, Carrier
-from colonnade.common.conversation.membership import Begin, Failure, Hello, Saved, Spent
+from colonnade.common.conversation.parcels import Begin, Failure, Hello, Save, Saved, Spent
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.kept_encoder import EncoderFile
-from colonnade.common.data.draws import Draws, own_draws
+from colonnade.common.data.draws import Draws, keep_generators, own_draws
 from colonnade.common.data.scored_rows import ScoredRows
 from colonnade.common.errors import CheckpointError, ContractError, EnvironmentFault, FloodError, declared
-from colonnade.common.models.torch_generators import keep_generators
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.accounting.ledger import Ledger
-from colonnade.common.privacy.accounting.words import describe_plan
+from colonnade.common.privacy.accounting.plan import describe_plan
 from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.common.run.device import release_free_memory
-from colonnade.common.run.durable import write_durably
+from colonnade.common.run.files import write_durably
 from colonnade.common.run.phases import CHECKPOINT, COMPUTING
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import PartyFolder

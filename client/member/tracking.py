@@ -11,9 +11,9 @@ from colonnade.client.member.sessions import PartySessions
 from colonnade.client.training.progress import TrainingProgress
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
-from colonnade.common.models.saved import saved_parameters
 from colonnade.common.run.phases import CHECKPOINT, COMPUTING, WAITING
 from colonnade.common.run.run_folder import PartyFolder, read_record
+from colonnade.common.run.state import saved_parameters
 from colonnade.common.tracking.listener import Tracked, Tracking
 from colonnade.common.tracking.tracker import Status, TrackedRun, prepare
 

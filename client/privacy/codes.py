@@ -30,8 +30,7 @@ from colonnade.common.messaging.outgoing import Released
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
-from colonnade.common.privacy.codes.plan import DiscretePlan, as_codes
-from colonnade.common.privacy.codes.release import CodeRelease, SeededSets
+from colonnade.common.privacy.codes import CodeRelease, DiscretePlan, SeededSets, as_codes
 from colonnade.common.privacy.laplace import Bits
 from colonnade.common.privacy.linear_encoder import LinearEncoder
 from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals, seeded_bytes, seeded_normals

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import Carrier
-from colonnade.common.conversation.traffic import Traffic
+from colonnade.common.conversation.parcels import Item
+from colonnade.common.conversation.stream import Traffic
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging import fields
 from colonnade.common.messaging.forms import Packed

@@ -13,23 +13,21 @@ import torch
 
 from colonnade.client.privacy.answers import Answers, Kind
 from colonnade.client.privacy.codes import OwnCodes, OwnEncoder, PlacedRelease, RowPlaces, SeededCodes
-from colonnade.common.aggregation.ring import Ring
+from colonnade.common.aggregation.fixed_point import Ring
 from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.data.draws import Draws, SecretDraws
 from colonnade.common.data.rows import generator
 from colonnade.common.messaging.forms import AS_IS
-from colonnade.common.privacy.accounting.budget import Budget
+from colonnade.common.privacy.accounting.budget import Budget, StepBudget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
-from colonnade.common.privacy.accounting.row_budget import RowBudget
-from colonnade.common.privacy.accounting.step_budget import StepBudget
-from colonnade.common.privacy.codes.plan import DiscretePlan
+from colonnade.common.privacy.codes import DiscretePlan
 from colonnade.common.privacy.gaussian import GaussianRelease
 from colonnade.common.privacy.laplace import Bits
 from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals, seeded_bytes, seeded_normals
 from colonnade.common.privacy.release import QuantisedRelease, Release, release_clear
-from colonnade.common.privacy.rows import NoisySteps, RowPlan, RowRelease, SampledSteps
+from colonnade.common.privacy.rows import NoisySteps, RowBudget, RowPlan, RowRelease, SampledSteps
 from colonnade.common.privacy.sum_noise import NoiseShare, ring
 from colonnade.common.run.run_folder import PartyFolder
 from colonnade.common.run.state import State

@@ -14,9 +14,9 @@ from colonnade.client.training.local import bottom as local
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.build import build_agreed_head
+from colonnade.common.models.local_steps import lone_steps
 from colonnade.common.models.losses import OBJECTIVES
 from colonnade.common.models.optimiser import stepper
-from colonnade.common.models.steps.local_steps import lone_steps
 from colonnade.common.protocols.c_vfl import Config, Embedding, Head, Other, parameters
 
 __all__ = ["local", "participate"]

@@ -11,9 +11,8 @@ from colonnade.client.training.round_modes import follow_rounds
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError
-from colonnade.common.models.directions import Directions, Drawn
 from colonnade.common.models.optimiser import stepper
-from colonnade.common.models.zeroth_order import estimate
+from colonnade.common.models.zeroth_order import Directions, Drawn, estimate
 from colonnade.common.protocols.czofo import Config, Differences, Embedding
 
 __all__ = ["local", "participate"]

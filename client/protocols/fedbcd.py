@@ -9,8 +9,8 @@ from colonnade.client.training.evaluation import evaluate
 from colonnade.client.training.local import bottom as local
 from colonnade.common.contracts.embeddings import Embedding, Evaluation, Gradient
 from colonnade.common.conversation.conversation import Link
+from colonnade.common.models.local_steps import stale_steps
 from colonnade.common.models.optimiser import stepper
-from colonnade.common.models.steps.local_steps import stale_steps
 from colonnade.common.protocols.fedbcd import Config
 
 __all__ = ["local", "participate"]

@@ -10,7 +10,7 @@ from colonnade.common.aggregation.coded_rows import CodedRows
 from colonnade.common.aggregation.lagrange import LagrangeCode
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.optimiser import stepper
-from colonnade.common.models.towers.polynomial import Polynomial
+from colonnade.common.models.polynomial import Polynomial
 from colonnade.common.protocols.fedvs import Config, Gradient
 from colonnade.common.run.phases import evaluation
 

@@ -18,9 +18,8 @@ from colonnade.common.contracts.embeddings import Embedding, Evaluation
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.backprop import Backprop
 from colonnade.common.models.build import build_agreed_head
+from colonnade.common.models.local_steps import Descent, headed_local_steps, local_steps
 from colonnade.common.models.optimiser import stepper
-from colonnade.common.models.steps.descent import Descent
-from colonnade.common.models.steps.local_steps import headed_local_steps, local_steps
 from colonnade.common.protocols.vimadmm import Config, Update
 
 

@@ -16,9 +16,8 @@ from colonnade.common.config.protocol import damping_factor
 from colonnade.common.contracts.logits import Evaluation, Logits
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.backprop import backprop
+from colonnade.common.models.local_steps import Descent, joint_local_steps
 from colonnade.common.models.optimiser import stepper
-from colonnade.common.models.steps.descent import Descent
-from colonnade.common.models.steps.local_steps import joint_local_steps
 from colonnade.common.protocols.vimadmm_j import Config, Signal, Update
 
 

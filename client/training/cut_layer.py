@@ -10,11 +10,9 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from colonnade.common.config.run_options import AdjustConfig
-from colonnade.common.models.backprop import Backprop, Stack, backprop
-from colonnade.common.models.contrastive import contrast
-from colonnade.common.models.fuzzy import fuzzy_c_means
-from colonnade.common.models.normality import normality
-from colonnade.common.models.row_gradients import row_gradients
+from colonnade.common.models.backprop import Backprop, Stack, backprop, row_gradients
+from colonnade.common.models.clusters import contrast, fuzzy_c_means
+from colonnade.common.models.pairwise import normality
 from colonnade.common.privacy.rows import NoisySteps
 from colonnade.common.privacy.shaped import Shaped
 

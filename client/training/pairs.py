@@ -6,7 +6,7 @@ from colonnade.client.training.context import ClientContext
 from colonnade.common.contracts.pairs import Difference, Pair, PairsConfig
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.optimiser import stepper
-from colonnade.common.models.two_point import TwoPoint
+from colonnade.common.models.zeroth_order import TwoPoint
 
 
 class Follower:

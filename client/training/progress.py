@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from colonnade.client.privacy.mechanisms import Privacy
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.mailbox import Mailbox
-from colonnade.common.conversation.traffic import Traffic
+from colonnade.common.conversation.stream import Traffic
 from colonnade.common.run.phases import CHECKPOINT, COMPUTING, WAITING, Phases
 
 

@@ -25,15 +25,15 @@ from colonnade.common.config.run_options import CaptureConfig
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.compression import arriving
-from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER, Carrier
+from colonnade.common.conversation.parcels import Item
 from colonnade.common.errors import ColonnadeError, EnvironmentFault, InputError
 from colonnade.common.messaging.message import Message, check
-from colonnade.common.run.own_files import open_own, shorten_own
+from colonnade.common.run.files import open_own, shorten_own
 from colonnade.common.run.run_folder import PartyFolder
 from colonnade.common.wire.codec import Codec
-from colonnade.common.wire.fields import WireError
 from colonnade.common.wire.frame import pack, unpack
+from colonnade.common.wire.tensors import WireError
 
 Way = Literal["out", "in"]
 

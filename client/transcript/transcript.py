@@ -23,8 +23,8 @@ from colonnade.client.transcript.statement import OtherParties, OwnRecord, Windo
 from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.contract import Contract
-from colonnade.common.conversation.control import Close, Item, Open, Relayed, Save, Statement
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.conversation.parcels import Close, Item, Open, Relayed, Save, Statement
 from colonnade.common.conversation.relay import LARGEST
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import PairKeys, SealError, Session

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from colonnade.common.contracts.registry import NAMES
-from colonnade.common.run.own_files import open_own
+from colonnade.common.run.files import open_own
 from colonnade.common.run.python_child import end_with_parent
 
 

@@ -14,8 +14,8 @@ import typer
 
 from colonnade.cli.commands import LazyCommands
 from colonnade.common.errors import InputError
-from colonnade.common.observability.log import VARIABLE, write_to_stderr
-from colonnade.common.run.permissions import keep_private
+from colonnade.common.observability.telemetry import VARIABLE, write_to_stderr
+from colonnade.common.run.files import keep_private
 from colonnade.common.version import VERSION
 from colonnade.reports.console.live import shown
 from colonnade.reports.console.screen import INTERRUPTED, fail, lenient

@@ -23,7 +23,7 @@ from colonnade.common.parsing.dump import set_tree
 from colonnade.common.parsing.error_messages import TEMPLATE
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import override, read_tree
-from colonnade.common.run.own_files import open_own
+from colonnade.common.run.files import open_own
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.launcher.readiness import check_members
 

@@ -17,11 +17,10 @@ from colonnade.common.config.members import Config, LaunchConfig
 from colonnade.common.config.remedy import command
 from colonnade.common.errors import MemberFailed
 from colonnade.common.observability.telemetry import Listener, advances
-from colonnade.common.parsing.dump import config_tree
+from colonnade.common.parsing.dump import config_files, config_tree, member_text
 from colonnade.common.parsing.earlier_defaults import load_begun
-from colonnade.common.parsing.member_files import config_files, member_text
-from colonnade.common.run.durable import write_durably
-from colonnade.common.run.own_loop import interrupts_raised
+from colonnade.common.run.event_loop import interrupts_raised
+from colonnade.common.run.files import write_durably
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.launcher.configuration import GivenConfig, naming_tables
 from colonnade.launcher.folder_lock import locked_folder, remove_new

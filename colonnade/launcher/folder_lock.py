@@ -18,8 +18,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from colonnade.common.errors import EnvironmentFault, InputError
-from colonnade.common.run.own_files import open_own, refuse_foreign, refuse_path
-from colonnade.common.run.permissions import narrow
+from colonnade.common.run.files import narrow, open_own, refuse_foreign, refuse_path
 from colonnade.common.run.run_folder import MemberFolder
 from colonnade.reports.console.screen import err
 from colonnade.reports.words import counted

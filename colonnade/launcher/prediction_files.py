@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, TextIO
 
 from colonnade.common.config.alignment import joined, taken_apart
 from colonnade.common.config.data.tables import Key, columns_of
-from colonnade.common.data.known_sets.places import refuse_unusable
+from colonnade.common.data.known_sets.catalogue import refuse_unusable
 from colonnade.common.errors import DataError, EnvironmentFault, InputError, nearest
-from colonnade.common.run.durable import write_durably
-from colonnade.common.run.own_files import open_own, shorten_own
+from colonnade.common.run.files import open_own, shorten_own, write_durably
 
 if TYPE_CHECKING:
     from _csv import Reader  # its type has no public name

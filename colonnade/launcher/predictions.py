@@ -28,8 +28,8 @@ from colonnade.common.parsing.dump import config_tree, yaml_text
 from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
 from colonnade.common.parsing.file import load, parse
 from colonnade.common.run.device import torch_threads
+from colonnade.common.run.event_loop import run_on_own_loop
 from colonnade.common.run.numbers import plain
-from colonnade.common.run.own_loop import run_on_own_loop
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.launcher.folder_lock import locked_folder
 from colonnade.launcher.named_tables import Tables, with_tables

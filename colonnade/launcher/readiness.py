@@ -11,7 +11,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, DataError
-from colonnade.common.parsing.error_attribution import whose
+from colonnade.common.parsing.error_messages import whose
 from colonnade.common.run.checkpoints import Checkpoints
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.tracking.tracker import refuse_missing

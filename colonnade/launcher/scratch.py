@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from colonnade.common.alignment.kept.place import TEMPORARY
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.alignment.place import TEMPORARY
+from colonnade.common.crypto.pki.authority import make_federation
 
 _PREFIX = "colonnade-"
 _LOCK = ".lock"

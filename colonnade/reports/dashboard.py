@@ -13,10 +13,9 @@ from pathlib import Path
 from aiohttp import web
 
 from colonnade.common.errors import InputError
-from colonnade.common.observability.loopback import is_called_rightly, is_loopback
-from colonnade.common.observability.ports import split_address
+from colonnade.common.observability.ports import is_called_rightly, is_loopback, split_address
 from colonnade.common.observability.web_gate import Gate, Handler
-from colonnade.common.run.loop_thread import LoopThread
+from colonnade.common.run.event_loop import LoopThread
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports.console.screen import Screen
 from colonnade.reports.console.screen import out as console

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from colonnade.common.config.federation import check_id
 from colonnade.common.config.members import Config
-from colonnade.common.config.roster import check_id
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.dump import yaml_text
-from colonnade.common.run.durable import write_kept
-from colonnade.common.run.own_files import refuse_foreign
+from colonnade.common.run.files import refuse_foreign, write_kept
 from colonnade.common.run.run_folder import MemberFolder, read_record
 from colonnade.launcher.configuration import GivenConfig, naming_tables
 from colonnade.launcher.folder_lock import hold

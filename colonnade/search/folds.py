@@ -19,8 +19,8 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.rows import Partition
 from colonnade.common.data.sources import load_labels
 from colonnade.common.errors import ConfigError, InputError
-from colonnade.common.parsing.error_attribution import whose
-from colonnade.common.run.durable import write_kept
+from colonnade.common.parsing.error_messages import whose
+from colonnade.common.run.files import write_kept
 from colonnade.server.training.context import check_labels
 from colonnade.simulation.federation import find_rows
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from scipy.special import stdtrit
 
-from colonnade.common.config.members import Config
-from colonnade.common.config.search import SearchedKey
+from colonnade.common.config.members import Config, SearchedKey
 from colonnade.common.run.activity import Activity, activity
 from colonnade.common.run.numbers import plain
 from colonnade.reports.console.grid import Grid

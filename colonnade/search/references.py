@@ -19,8 +19,8 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from colonnade.common.data.formats.tensors import read_tensor_columns, read_tensor_labels, read_tensor_targets
+from colonnade.common.data.labels import TargetScale
 from colonnade.common.data.rows import Partition
-from colonnade.common.data.targets import TargetScale
 from colonnade.common.errors import InputError
 from colonnade.search.folds import read_parts
 from colonnade.search.metrics import SearchMetric

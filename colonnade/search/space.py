@@ -14,9 +14,8 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from colonnade.common.config.members import Config
+from colonnade.common.config.members import Config, SearchedKey
 from colonnade.common.config.optimisers import OptimiserConfig
-from colonnade.common.config.search import SearchedKey
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import override

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from colonnade.common.config.members import Config
 from colonnade.common.data.sources import load_features
 from colonnade.common.errors import ColonnadeError, InputError
-from colonnade.common.parsing.error_attribution import whose
+from colonnade.common.parsing.error_messages import whose
 from colonnade.common.parsing.file import parse
-from colonnade.common.run.permissions import private_files
+from colonnade.common.run.files import private_files
 from colonnade.launcher.configuration import ConfigLike, GivenConfig
 from colonnade.reports.console.live import showing
 from colonnade.reports.console.outputs import write_text

@@ -15,7 +15,7 @@ from colonnade.common.config.members import Config
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import parse
 from colonnade.common.run.activity import Activity, activity
-from colonnade.common.run.permissions import private_files
+from colonnade.common.run.files import private_files
 from colonnade.launcher.configuration import ConfigLike, GivenConfig
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.live import showing

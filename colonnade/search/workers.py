@@ -17,7 +17,7 @@ from dataclasses import asdict
 from typing import Any, Protocol, TextIO, TypeVar
 
 from colonnade.common.errors import ColonnadeError, EnvironmentFault, InputError
-from colonnade.common.run.permissions import keep_private
+from colonnade.common.run.files import keep_private
 from colonnade.common.run.python_child import child_environment, python_module
 from colonnade.search.references import ReferenceTask, fit_reference
 from colonnade.search.simulated import Diverged, Listen, Result, Task, failure, perform

@@ -24,9 +24,9 @@ from torch.utils.flop_counter import flop_registry
 
 from colonnade.common.config.chaos import operations_per_second
 from colonnade.common.config.members import Config
-from colonnade.common.conversation.control import Item
+from colonnade.common.conversation.chaos import NarrowLine
 from colonnade.common.conversation.conversation import SERVER, Carrier
-from colonnade.common.conversation.lines import NarrowLine
+from colonnade.common.conversation.parcels import Item
 from colonnade.common.messaging.message import Message, snapshot
 from colonnade.common.run.phases import evaluating
 

@@ -22,7 +22,7 @@ from colonnade.common.data.sources import load_features
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.observability.telemetry import Telemetry
-from colonnade.common.parsing.error_attribution import whose
+from colonnade.common.parsing.error_messages import whose
 from colonnade.common.run.device import choose_device
 from colonnade.server.member.context import ServerParts
 from colonnade.server.training.context import ServerContext

@@ -30,15 +30,13 @@ from colonnade.common.alignment.messages import all_kinds, all_limits
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.config.chaos import Pause
 from colonnade.common.config.members import Config
-from colonnade.common.contracts.agreed_parts import agreed_parts
-from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.contracts.registry import CONTRACTS, agreed_parts
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.chaos import Chaos
-from colonnade.common.conversation.control import Save
 from colonnade.common.conversation.conversation import SERVER, Cohort, Link
 from colonnade.common.conversation.inprocess import Carry, Delay, MemoryConnection
-from colonnade.common.conversation.membership import Hello
+from colonnade.common.conversation.parcels import Hello, Save
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.columns.features import Features
@@ -49,12 +47,11 @@ from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, PartyFailed, TrainingDiverged
 from colonnade.common.messaging.message import Message, largest_bytes, snapshot
 from colonnade.common.observability.telemetry import Event, Telemetry
-from colonnade.common.parsing.dump import config_tree
-from colonnade.common.parsing.error_attribution import whose
-from colonnade.common.parsing.member_files import config_files
+from colonnade.common.parsing.dump import config_files, config_tree
+from colonnade.common.parsing.error_messages import whose
 from colonnade.common.run.activity import activity
 from colonnade.common.run.checkpoints import Checkpoints, MemoryCheckpoints, Owner
-from colonnade.common.run.durable import write_durably
+from colonnade.common.run.files import write_durably
 from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import STAMP, PartyFolder, RunFolder

@@ -21,7 +21,7 @@ from colonnade.common.messaging.message import (
     tensor_specs,
 )
 from colonnade.common.wire.codec import Codec
-from colonnade.common.wire.fields import WireError
+from colonnade.common.wire.tensors import WireError
 from colonnade.simulation.federation import Outcome
 from colonnade.testing.differences import differing_field, message_name
 from colonnade.testing.trial import Expected

@@ -34,7 +34,6 @@ class Block:
 
     @property
     def real(self) -> Tensor:
-        """Mask of the real rows, bool (K * coded,)."""
         return self.rows != NOTHING
 
 
@@ -46,7 +45,6 @@ class CodedRows:
         federation: a batch has floor(`batch` / K) coded rows, at least one.
 
     Attributes:
-        total: number of coded rows.
         evaluated: number of them in validation and test.
         batch: coded rows of a full batch.
     """

@@ -9,8 +9,8 @@ This implementation keeps the signs and the pairs of Eq. 4 and changes the summa
 - every entry of every round has a mask of its own, words of a ChaCha20 keystream. Its key is derived (HMAC-SHA256) from
   the pair's key CK_kj and the message's context: round, stage, set of parties, shape, width, and the hash of what is
   summed, which each party computes itself (common/aggregation/subject.py);
-- sums are of integers modulo 2^32 or 2^64 (common/aggregation/ring.py), where a uniform mask hides any number. A real
-  mask would have to be large, and would leave rounding errors;
+- sums are of integers modulo 2^32 or 2^64 (common/aggregation/fixed_point.py), where a uniform mask hides any number.
+  A real mask would have to be large, and would leave rounding errors;
 - two messages of one round over different sets of parties would reveal an embedding by their difference, so there is
   never more than one: rounds, and stages in them, only increase in a session, whatever the server names;
 - parties that were asked for different rows have masks that do not cancel, so that the sum is noise.
@@ -69,7 +69,6 @@ class Blinder:
     """Blinds one party's messages of a session. One per key agreement: it records the newest round and stage.
 
     Args:
-        roster: all parties, in the agreed order.
         keys: CK_kj by party, for every other party (`PairKeys.masks`).
         least: minimum parties in a sum; LEAST or more.
     """
@@ -168,9 +167,6 @@ def remove_masks(
         own: keys of the own masks of those whose words arrived.
         pairs: keys of pairs (arrived, vanished).
         about: hash of what the sum is over.
-
-    Returns:
-        A new tensor of that shape and dtype.
     """
     words = np.array(total.numpy(), order="C").view(_UNSIGNED[total.dtype])
     flat, message = words.reshape(-1), _context(round, stage, parties, words, about)

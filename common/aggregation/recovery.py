@@ -48,11 +48,11 @@ from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.common.aggregation.field import secure_elements
 from colonnade.common.aggregation.integers import LARGEST, lagrange_matrix
 from colonnade.common.aggregation.masks import BlindError, RoundKeys
 from colonnade.common.aggregation.messages import BLOCK, SECRETS, SHARE_BYTES, OpenedShares, SealedShares
 from colonnade.common.aggregation.shamir import Sharing
-from colonnade.common.crypto.uniform import secure_elements
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.raw import to_tensor
 
@@ -74,7 +74,6 @@ class SharedKeys:
     """One party's keys of double masks in a session, and the shares that it opens. One per key agreement.
 
     Args:
-        roster: all parties, in the agreed order.
         keys: a key with every other party, the same at both ends and unknown to the server (`PairKeys.masks`).
         least: minimum parties in a sum.
     """
@@ -189,7 +188,6 @@ def recover(
     """The keys that t parties have opened, server side.
 
     Args:
-        roster: all parties, in the agreed order.
         dealt: the round's block, of all parties in `laid`.
         opened: of t parties or more, by party, all of one round.
         laid: over whom the words were masked.

@@ -13,10 +13,9 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
-from colonnade.common.aggregation.field import Field
+from colonnade.common.aggregation.field import Elements, Field
 from colonnade.common.aggregation.integers import LARGEST, lagrange_matrix
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.crypto.uniform import Elements
 from colonnade.common.errors import InputError
 
 _SETS = 256  # sets of parties whose coefficients are cached

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from colonnade.common.alignment.sorting import Sorter, again, words
+from colonnade.common.alignment.scratch import Sorter, again, words
 from colonnade.common.config.alignment import KeysConfig
 from colonnade.common.errors import DataError
 
@@ -21,16 +21,11 @@ _BLOCK = 8192  # keys that are hashed at a time
 
 
 class Values(Protocol):
-    """Keys by row."""
+    def __getitem__(self, row: int, /) -> bytes: ...
 
-    def __getitem__(self, row: int, /) -> bytes:
-        """The key of a row."""
+    def __iter__(self) -> Iterator[bytes]: ...
 
-    def __iter__(self) -> Iterator[bytes]:
-        """All keys in the order of rows."""
-
-    def __len__(self) -> int:
-        """Number of keys."""
+    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True)

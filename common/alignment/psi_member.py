@@ -19,12 +19,11 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from torch import Tensor
 
-from colonnade.common.alignment.checks.list_digest import ListDigest
+from colonnade.common.alignment.checks import ListDigest
 from colonnade.common.alignment.exponent import Exponent, MakeExponent
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.psi_ring import SERVER_SEAT, PsiRing
-from colonnade.common.alignment.scratch import NUMBER, Records, Scratch, places_of, to_numbers
-from colonnade.common.alignment.sorting import Sorter
+from colonnade.common.alignment.scratch import NUMBER, Records, Scratch, Sorter, places_of, to_numbers
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.crypto.group import ELEMENT
 from colonnade.common.crypto.raising import Raising
@@ -32,7 +31,7 @@ from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.messaging.raw import to_bytes, to_tensor
-from colonnade.common.run.durable import write_kept
+from colonnade.common.run.files import write_kept
 
 Draw = Callable[[int], bytes]
 """Returns the given number of random bytes."""
@@ -48,7 +47,6 @@ class PsiMember:
     Lists and shuffles are on the disk, and are read by block or bucket: memory does not grow with the number of keys.
 
     Args:
-        index: the member's place in the ring.
         keys: its own; their folder is used for files.
         tag: domain of the hash, equal for all members.
         draw: source of randomness; the system's unless the configuration says `seeded`.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from colonnade.common.alignment.kept.store import KeptAlignment
 from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.store import KeptAlignment
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.messaging.raw import to_bytes, to_tensor
 from colonnade.common.run.run_cache import RunCache

@@ -10,8 +10,7 @@ T = TypeVar("T")
 
 
 class Work(Protocol):
-    async def __call__(self, call: Callable[[], T], /) -> T:
-        """Returns the result of the call."""
+    async def __call__(self, call: Callable[[], T], /) -> T: ...
 
 
 async def at_once(call: Callable[[], T]) -> T:

@@ -1,4 +1,4 @@
-"""`federation` of a configuration file: equal at all members, and compared when parties join."""
+"""`federation` of a configuration file, with its roster: equal at all members, and compared when parties join."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from weakref import ReferenceType, ref
 from pydantic import BaseModel, Field, SerializeAsAny, field_validator, model_validator
 
 from colonnade.common.config.alignment import KeysConfig
-from colonnade.common.config.blinding import BlindingConfig
 from colonnade.common.config.compression import CompressConfig
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.privacy import Privacy
 from colonnade.common.config.protocol import ProtocolConfig
-from colonnade.common.config.roster import check_pin, check_roster, read_roster
 from colonnade.common.config.run_options import (
     MOST_BACK_OFFS,
     AdjustConfig,
@@ -31,8 +29,104 @@ from colonnade.common.config.run_options import (
     TimeoutsConfig,
     TranscriptConfig,
 )
-from colonnade.common.crypto.pki.names import SERVER
+from colonnade.common.crypto.pki.names import SERVER, check_fingerprint, check_party_name
+from colonnade.common.errors import ConfigError, IdentityError, shown
 from colonnade.common.section import Section
+
+_LONGEST = 100  # bytes in UTF-8: a folder's name is the id, a member's name of 63 and a time, and holds 255
+_BETWEEN = " ._-"
+LARGEST = 10_000
+_HINT = "a number, a list of names, or names with their certificates' fingerprints"
+
+
+def read_roster(value: Any) -> Any:
+    """Reads `federation.parties`: name -> fingerprint, "" if it is given later.
+
+    A number stands for party1, party2, ...; a list gives names alone.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not 1 <= value <= LARGEST:
+            raise ConfigError(f"federation.parties = {value}: expected 1 to {LARGEST}", hint=_HINT)
+        width = len(str(value))
+        return {f"party{number:0{width}}": "" for number in range(1, value + 1)}
+    if isinstance(value, list):
+        seen = set[str]()
+        for place, name in enumerate(value):
+            if not isinstance(name, str):
+                raise ConfigError(f"federation.parties.{place} = {name!r}: expected a name", hint=_HINT)
+            if name in seen:
+                raise ConfigError(f"federation.parties: {name!r} is listed twice", hint="give each party its own name")
+            seen.add(name)
+        return dict.fromkeys(value, "")
+    if not isinstance(value, dict):
+        raise ConfigError(f"federation.parties{shown(value)}: expected a roster", hint=_HINT)
+    # The fingerprint of a name without a value is given later.
+    return {name: "" if pin is None else pin for name, pin in value.items()}
+
+
+def check_roster(roster: dict[str, str]) -> dict[str, str]:
+    """Checks a roster and returns it with normalised fingerprints."""
+    if not roster:
+        raise ConfigError("federation.parties: there are none", hint=_HINT)
+    try:
+        return {check_party_name(name): check_pin(name, pin) for name, pin in roster.items()}
+    except IdentityError as wrong:
+        raise ConfigError(f"federation.parties: {wrong}", hint=wrong.hint) from None
+
+
+def check_pin(name: str, value: str) -> str:
+    """A member's normalised fingerprint, or ""."""
+    try:
+        return value and check_fingerprint(value)
+    except IdentityError as wrong:
+        key = "federation.server" if name == SERVER else f"federation.parties.{name}"
+        raise ConfigError(f"{key}: {wrong}", hint=wrong.hint) from None
+
+
+def check_id(value: str) -> str:
+    """Returns `federation.id` if it may name folders: 1 to 100 bytes of letters, digits and ` ._-`, alphanumeric at
+    both ends.
+
+    Runs of versions before 0.3 may have other ids; they are read and resumed in place, and no folder is named after
+    them.
+    """
+    if not _names_folder(value):
+        raise ConfigError(
+            f"federation.id = {value[:60]!r}{'...' if len(value) > 60 else ''}: it names folders, and cannot",
+            hint=f"use up to {_LONGEST} letters, digits, spaces, ., _ and -, with a letter or a digit at both ends",
+        )
+    return value
+
+
+def _names_folder(value: str) -> bool:
+    inner = all(each.isalnum() or each in _BETWEEN for each in value)
+    ends = value[:1].isalnum() and value[-1:].isalnum()
+    return inner and ends and len(value.encode(errors="surrogatepass")) <= _LONGEST
+
+
+Recovery = Literal["none", "alone", "colluding"]
+"""How the sum of a training round survives a party that vanishes: not at all, or by shares, against these liars."""
+
+
+class BlindingConfig(Section):
+    """`federation.blinding`: sums whose terms the server does not see if they are `blinded`; `least` in FedVS too."""
+
+    bound: float = Field(default=64.0, gt=0, description="B, the magnitude to which every number is clipped")
+    bits: Literal[32, 64] = Field(default=32, description="b, bits of the words that are summed")
+    least: int = Field(
+        default=3, ge=2, description="minimum number of parties of a sum; of 2, each knows the other's term"
+    )
+    recovery: Recovery = Field(
+        default="none",
+        description="sum of a training round without a party that vanishes in the middle of it: none (the round is "
+        "left out); alone, by shares of keys that floor(n/2) + 1 parties open, against a server that lies alone; "
+        "colluding, that floor(2n/3) + 1 open, against one that lies together with fewer than n/3 parties",
+    )
+
+    def threshold(self, parties: int) -> int:
+        """t, the number of parties that open a key together; 0 without recovery."""
+        return {"none": 0, "alone": parties // 2 + 1, "colluding": 2 * parties // 3 + 1}[self.recovery]
+
 
 AlignChecks = Literal["none", "signed", "planted", "proofs"]
 # Keys of the federation section that a resumed run may change.

@@ -15,18 +15,105 @@ from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.config.chaos import ChaosConfig, ComputingConfig
 from colonnade.common.config.data.sources import DataConfig, LabelConfig
 from colonnade.common.config.data.tables import TableColumnsConfig
-from colonnade.common.config.decision import Calibrate, DecideConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.label_privacy import ServerPrivacyConfig
-from colonnade.common.config.models import HeadConfig, LinearHeadConfig, MlpConfig, ModelConfig
+from colonnade.common.config.models import HeadConfig, LinearHeadConfig, MlpConfig, ModelConfig, PretrainedConfig
 from colonnade.common.config.optimisers import OptimiserConfig
 from colonnade.common.config.policy import PolicyConfig
-from colonnade.common.config.pretrained import PretrainedConfig
 from colonnade.common.config.protocol import PLAIN
 from colonnade.common.config.run_options import CaptureConfig
-from colonnade.common.config.search import SearchedKey
+from colonnade.common.errors import ConfigError
 from colonnade.common.section import Section
 from colonnade.common.tracking.sections import Trackers
+
+
+class SearchedKey(Section):
+    """Values to try for one key of the configuration: a range of numbers, or choices."""
+
+    low: float | None = Field(default=None, description="smallest value of the range")
+    high: float | None = Field(default=None, description="largest value of the range")
+    log: bool = Field(default=False, description="true to draw the logarithm evenly: for rates and penalties")
+    integer: bool = Field(default=False, description="true for whole numbers only")
+    choices: tuple[Any, ...] = Field(default=(), description="the values themselves, instead of low and high")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> SearchedKey:
+        if self.choices:
+            self._check_choices()
+        elif self.low is None or self.high is None:
+            raise ValueError("expected low and high, or choices")
+        else:
+            self._check_range(self.low, self.high)
+        return self
+
+    def _check_choices(self) -> None:
+        if self.low is not None or self.high is not None or self.log or self.integer:
+            raise ValueError("choices stand alone: leave low, high, log and integer out")
+        if len(self.choices) < 2:
+            raise ValueError("expected at least 2 choices")
+        if any(value in self.choices[:place] for place, value in enumerate(self.choices)):
+            raise ValueError("a choice is given twice")
+
+    def _check_range(self, low: float, high: float) -> None:
+        if low > high:
+            raise ValueError(f"low = {low:g} is above high = {high:g}")
+        if low == high:
+            raise ValueError(f"low and high are both {low:g}: the range is empty")
+        if self.log and low <= 0:
+            raise ValueError(f"low = {low:g} with log: expected more than 0")
+        if self.integer and not (low.is_integer() and high.is_integer()):
+            raise ValueError(f"low = {low:g}, high = {high:g} with integer: expected whole numbers")
+
+
+Criterion = Literal["f1", "youden", "cost"]
+Calibrate = Literal["none", "platt", "isotonic"]
+
+Cost = Annotated[float, Field(ge=1e-9, le=1e12)]
+
+_EXAMPLES = "for example `f1`, {by: cost, false_positive: 1, false_negative: 8}, or {at: 0.3}"
+
+
+class DecideConfig(Section):
+    """The probability of the positive class from which a row is of it, chosen on the validation rows, or given.
+
+    Expands `f1`, `youden` and a number.
+    """
+
+    by: Criterion | None = Field(
+        default=None,
+        description="what the threshold makes best on the validation rows: f1 (of the positive class), youden (true "
+        "positive rate less false positive rate), or cost; either this or `at`",
+    )
+    at: float | None = Field(default=None, gt=0, lt=1, description="the threshold itself; either this or `by`")
+    false_positive: Cost | None = Field(
+        default=None, description="with by: cost: cost of a row that is wrongly taken for the positive class, any unit"
+    )
+    false_negative: Cost | None = Field(
+        default=None, description="with by: cost: cost of a row of the positive class that is missed, the same unit"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_short(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"by": value}
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return {"at": value}
+        return value
+
+    @model_validator(mode="after")
+    def _whole(self) -> DecideConfig:
+        if (self.by is None) == (self.at is None):
+            given = "neither by nor at is" if self.by is None else "both by and at are"
+            raise ConfigError(f"server.decide: {given} given", hint=_EXAMPLES)
+        costs = {"false_positive": self.false_positive, "false_negative": self.false_negative}
+        if self.by == "cost" and (lost := [name for name, cost in costs.items() if cost is None]):
+            raise ConfigError(f"server.decide.by = cost: {' and '.join(lost)} not given", hint=_EXAMPLES)
+        if self.by != "cost" and (there := [name for name, cost in costs.items() if cost is not None]):
+            said = f"server.decide.{there[0]} without by: cost: the threshold would not depend on it"
+            raise ConfigError(said, hint="set by: cost, or leave it out")
+        return self
+
 
 Cache = TypeVar("Cache")
 

@@ -3,6 +3,8 @@
     model: {name: mlp, hidden: 120, embedding: 60}
     model: {file: "./tower.py:Tower", depth: 3}      user code
     model: {name: NAME, depth: 3}                    code of another package
+    model: {name: timm/vit_small_patch16_224, weights: vit.safetensors}     a column of images (docs/towers.md)
+    model: {name: transformers/bert, weights: ./bert}                       a column of texts
 
 They are built in common/models/build.py. A user's file is code and runs with all rights of the process, so it is
 accepted only from the local part of a configuration, never from the shared part or a message. An entry of
@@ -17,7 +19,7 @@ import math
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -31,10 +33,54 @@ from pydantic import (
     model_validator,
 )
 
-from colonnade.common.config.pretrained import LIBRARIES, TimmConfig, TransformersConfig
+from colonnade.common.config.data.columns import Type
 from colonnade.common.errors import ConfigError, nearest
 from colonnade.common.run.plug_ins import Extended, PlugIns
 from colonnade.common.section import Section, kind
+
+LIBRARIES = ("timm", "transformers")
+
+
+class PretrainedConfig(Section):
+    """Frozen, its embeddings of a cell are columns of numbers, which a linear layer follows; with `tune` it is trained
+    with that layer.
+    """
+
+    reads: ClassVar[Type]
+
+    name: str
+    architecture: str = Field(
+        pattern=r"^[\w.-]+$", description="what the library calls it; or behind the name, as in `name: timm/NAME`"
+    )
+    weights: str = Field(min_length=1, description="its weights on this machine; nothing is ever downloaded")
+    tune: bool = Field(default=False, description="train it with the layer behind it; false: it is frozen")
+    embedding: PositiveInt = Field(
+        default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
+    )
+    cache: bool = Field(
+        default=True, description="keep a frozen tower's embeddings in `.embeddings` beside the configuration"
+    )
+
+
+class TimmConfig(PretrainedConfig):
+    """An image tower of timm, `name: timm/NAME`; `weights` is a safetensors file."""
+
+    reads: ClassVar[Type] = "image"
+
+    name: Literal["timm"] = kind("timm", "the model")
+
+
+class TransformersConfig(PretrainedConfig):
+    """A text tower of transformers, `name: transformers/TYPE`; `weights` is a folder with its model and tokenizer."""
+
+    reads: ClassVar[Type] = "text"
+
+    name: Literal["transformers"] = kind("transformers", "the model")
+    length: PositiveInt = Field(default=128, description="tokens of a text that are read; what follows is left out")
+    pool: Literal["mean", "first"] = Field(
+        default="mean", description="the embedding of a text: the mean over its tokens, or that of the first"
+    )
+
 
 Embedding = Annotated[
     PositiveInt, Field(description="width of the embedding; left out, the protocol's `embedding` if it has one")

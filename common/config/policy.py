@@ -8,8 +8,7 @@ from typing import Literal, NoReturn
 
 from pydantic import Field
 
-from colonnade.common.config.blinding import Recovery
-from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.federation import FederationConfig, Recovery
 from colonnade.common.config.privacy import Privacy
 from colonnade.common.errors import ConfigError
 from colonnade.common.section import Section

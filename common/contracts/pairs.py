@@ -5,7 +5,7 @@
       3   server     delta_m / mu                                                            -> party m
       4   party m    a step of w_m down phi delta_m / mu u_m
 
-`zoo_vfl` runs this turn by turn, `syn_zoo_vfl` round by round. Estimates are computed in common/models/two_point.py.
+`zoo_vfl` runs this turn by turn, `syn_zoo_vfl` round by round. Estimates are computed in common/models/zeroth_order.py.
 """
 
 from __future__ import annotations

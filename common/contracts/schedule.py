@@ -15,7 +15,7 @@ from colonnade.common.config.privacy import AnyPrivacyConfig
 from colonnade.common.data.rows import Batches, Partition, generator, partition
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.privacy.accounting.plan import PrivacyPlan, Span
-from colonnade.common.privacy.codes.plan import DiscretePlan
+from colonnade.common.privacy.codes import DiscretePlan
 from colonnade.common.privacy.gaussian import GaussianPlan
 from colonnade.common.privacy.rows import RowPlan
 from colonnade.common.privacy.sum_noise import noisy_ring

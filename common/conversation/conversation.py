@@ -24,11 +24,11 @@ from typing import Protocol
 
 from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.capacity import AHEAD, Capacity, Unlimited, bound
-from colonnade.common.conversation.control import Close, Item, Open, Relayed, Save, Statement
 from colonnade.common.conversation.mailbox import Mailbox
+from colonnade.common.conversation.parcels import Close, Item, Open, Relayed, Save, Statement
 from colonnade.common.conversation.relay import Relay
 from colonnade.common.conversation.responses import ResponseCollector, Responses
-from colonnade.common.conversation.traffic import MessageWatch, Traffic
+from colonnade.common.conversation.stream import MessageWatch, Traffic
 from colonnade.common.errors import ContractError, FloodError, PartyAway, PartyLost, TrainingDiverged
 from colonnade.common.messaging.message import (
     Kinds,

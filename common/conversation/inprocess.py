@@ -13,16 +13,14 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from colonnade.common.conversation.capacity import Bounded, Capacity, Unlimited, bound
-from colonnade.common.conversation.control import Item, Relayed, Statement
+from colonnade.common.conversation.capacity import Bounded, Capacity, Outbox, Unlimited, bound
 from colonnade.common.conversation.conversation import SERVER, Cohort, Link
 from colonnade.common.conversation.mailbox import Mailbox
-from colonnade.common.conversation.membership import Begin, Hello, Parcel
-from colonnade.common.conversation.outbox import Outbox
-from colonnade.common.conversation.traffic import WireBytes
+from colonnade.common.conversation.parcels import Begin, Hello, Item, Parcel, Relayed, Statement
+from colonnade.common.conversation.stream import WireBytes
 from colonnade.common.errors import ContractError, PartyAway
 from colonnade.common.messaging.message import Kinds, Message, largest_bytes, memory, snapshot
-from colonnade.common.run.own_loop import run_on_own_loop
+from colonnade.common.run.event_loop import run_on_own_loop
 
 _T = TypeVar("_T")
 _AT_ONCE = 1e-6  # seconds

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from colonnade.common.conversation.control import Relayed, Statement
+from colonnade.common.conversation.parcels import Relayed, Statement
 from colonnade.common.errors import ContractError
 
 LARGEST = 49152

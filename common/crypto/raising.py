@@ -40,7 +40,6 @@ class Raising:
         return self._shared(secret, [elements[at : at + ELEMENT] for at in range(0, len(elements), ELEMENT)], b"")
 
     def keys(self, secret: Secret, keys: Sequence[bytes], tag: bytes) -> bytes:
-        """Hashes keys to the curve and raises them; concatenated."""
         if self._alone(len(keys)):
             return secret.raise_all(hash_to_curve(keys, tag))
         return self._shared(secret, keys, tag)

@@ -58,7 +58,6 @@ class Session:
     """Context of a key agreement; keys are bound to all of these fields, other derived values to the first four.
 
     Args:
-        run: the run's own number.
         config: dotted key of the agreed section -> hash of its value.
         roster: member -> fingerprint of its certificate, the server among them.
         round: the round to continue after, 0 at the beginning.
@@ -138,8 +137,6 @@ class Agreement:
         """Checks all offers, and derives keys with each of the others, to be used once they are confirmed.
 
         Args:
-            offers: of all parties, by name.
-            pins: the fingerprint of every party's certificate, from the roster.
             server: the server's certificate, as forwarded with the offers.
 
         Raises:
@@ -242,7 +239,6 @@ class Pairing:
         return self._derive(other, use, one, two, *([self._session.rows] if self._session.rows else []))
 
     def _derive(self, other: str, use: str, one: str, two: str, *more: str) -> bytes:
-        """A key with another party, for one use between two, in this order."""
         info = self._session.transcript(use, self._digest, one, two, *more)
         return HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=info).derive(self._secrets[other])
 

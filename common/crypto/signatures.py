@@ -7,14 +7,11 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from colonnade.common.crypto.pki.certificates import fingerprint, name_of, read_certificate, short
-from colonnade.common.crypto.pki.identity import Identity
-from colonnade.common.crypto.pki.keys import parse_key
+from colonnade.common.crypto.pki.identity import Identity, parse_key
 from colonnade.common.errors import ConfigError, IdentityError, PeerError
 
 
 class ForgedError(PeerError):
-    """A message was not signed by the member that it names."""
-
     telling = None  # names of members, and certificates as they were forwarded
 
 

@@ -6,6 +6,8 @@ operating system once in a run (common/run/start_secret.py) and expands them her
 seed, which can be searched: a generator's whole state is filled instead.
 
 Draws from the agreed seed, which all members know, are for papers' runs and where one process holds all data anyway.
+
+Torch's own generators, which modules draw dropout and the like from, are saved in every checkpoint.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import torch
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.data.rows import generator
+from colonnade.common.run.state import State
 
 SECRET_BYTES = 32
 
@@ -143,3 +146,23 @@ def own_draws(federation: FederationConfig, member: str, secret: bytes | None = 
     if secret is None:
         return AgreedDraws(federation.seed, federation.names, member)
     return SecretDraws(secret, member)
+
+
+def keep_generators(state: State, device: torch.device, draws: Draws) -> None:
+    """Registers torch's own generators, of the CPU and of the member's GPU, in its state; a GPU's takes a seed of 64
+    bits.
+    """
+    state.keep("random", lambda: _begun(draws.generator("random")))
+    if device.type == "cuda":
+        state.keep("random on the device", lambda: _begun_there(device, draws.number("random")))
+
+
+def _begun(draws: torch.Generator) -> torch.Generator:
+    torch.default_generator.set_state(draws.get_state())
+    return torch.default_generator
+
+
+def _begun_there(device: torch.device, seed: int) -> torch.Generator:
+    torch.cuda.init()  # type: ignore[no-untyped-call]  # before it there is no generator to seed
+    torch.cuda.manual_seed_all(seed)
+    return torch.cuda.default_generators[device.index]

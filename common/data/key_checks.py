@@ -20,7 +20,6 @@ def refuse_repeated(keys: Sequence[str], where: str, place: Callable[[int], str]
     """Refuses keys of which one names several rows. The error quotes a key: it is for the table's owner alone.
 
     Args:
-        where: the table and the column, for messages.
         place: location of a row, by its number from 0.
     """
     if not _ascend(keys) and len(set(keys)) < len(keys):

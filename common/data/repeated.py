@@ -16,9 +16,9 @@ from torch import Tensor
 from colonnade.common.config.data.columns import Type
 from colonnade.common.config.data.tables import Latest, RepeatedColumns
 from colonnade.common.data.columns import cells
+from colonnade.common.data.columns.cells import Notation
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import Doubt
-from colonnade.common.data.columns.notation import Notation
 from colonnade.common.data.keys import KeyColumn
 from colonnade.common.data.table import Table, located
 from colonnade.common.errors import DataError
@@ -31,7 +31,6 @@ class OneRowAKey:
     """The policy for one table.
 
     Args:
-        key: names of the key's columns, for messages.
         type: declared type of the column that `latest` names; None infers numbers or dates.
     """
 

@@ -76,10 +76,7 @@ def partition_around(held: Tensor, rows: int, config: RowsConfig, seed: int) -> 
 
 
 class HasRows(Protocol):
-    """Labels or features, as `sampled` takes them."""
-
-    def rows(self, index: Tensor) -> Self:
-        """These rows, in this order."""
+    def rows(self, index: Tensor) -> Self: ...
 
 
 _Rows = TypeVar("_Rows", bound=HasRows)

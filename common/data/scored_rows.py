@@ -28,8 +28,8 @@ from colonnade.common.data.columns.distribution import (
 )
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.kept_encoder import EncoderFile
+from colonnade.common.run.files import open_own
 from colonnade.common.run.json_text import is_torn
-from colonnade.common.run.own_files import open_own
 from colonnade.common.run.run_folder import MemberFolder
 
 PERIOD = 3600.0

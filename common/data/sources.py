@@ -48,8 +48,7 @@ from colonnade.common.data.formats.idx import IdxImages, holds, read_labels
 from colonnade.common.data.formats.tensors import read_tensor_columns, read_tensor_labels, read_tensor_targets
 from colonnade.common.data.known_sets import adult, cifar
 from colonnade.common.data.known_sets.bundled import Bundled
-from colonnade.common.data.known_sets.catalogue import KNOWN
-from colonnade.common.data.known_sets.places import find, find_file
+from colonnade.common.data.known_sets.catalogue import KNOWN, find, find_file
 from colonnade.common.data.known_sets.views import read_classes as read_view_classes
 from colonnade.common.data.known_sets.views import read_view
 from colonnade.common.data.labels import LabelColumn

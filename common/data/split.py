@@ -1,4 +1,6 @@
-"""The part of every row that a party holds, as the split of its section says (common/config/data/columns.py)."""
+"""The part of every row that a party holds, as the split of its section says (common/config/data/columns.py), and which
+persons' rows a member holds.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,7 +23,7 @@ from colonnade.common.config.data.columns import (
     SplitConfig,
     WindowsSplit,
 )
-from colonnade.common.errors import ConfigError, nearest
+from colonnade.common.errors import ConfigError, InputError, nearest
 
 
 @dataclass(frozen=True)
@@ -58,10 +61,6 @@ def band(length: int, member: PartyIndex, what: str) -> slice:
 
 def part_of(split: SplitConfig, shape: Shape, names: Sequence[str], member: PartyIndex) -> Part:
     """The part of a row that a split gives to a party index.
-
-    Args:
-        names: of the flattened row's columns.
-        member: the party's place in the roster.
 
     Raises:
         ConfigError: there are more parties than columns or pixel rows, a listed column does not exist or is listed
@@ -153,3 +152,26 @@ def _size(shape: Shape, kind: str) -> tuple[int, int]:
 def _window(shape: Shape, rows: slice, columns: slice) -> Part:
     grid = torch.arange(math.prod(shape)).reshape(shape)[..., rows, columns]
     return Part(grid.flatten(), tuple(grid.shape))
+
+
+def share(persons: int, members: int, overlap: float, seed: int) -> list[np.ndarray]:
+    """The persons of each member, `members` arrays of int64, each in an order of its own.
+
+    Args:
+        members: two or more.
+        overlap: fraction of persons, above 0 and at most 1, that every member holds. Each other person is held by some
+            members, drawn uniformly from all subsets but the empty and the full one.
+    """
+    if not 0 < overlap <= 1:
+        raise InputError(f"--overlap {overlap:g}: expected a share above 0, at most 1", hint="for example 0.8")
+    random = np.random.default_rng(seed)
+    common = round(overlap * persons)
+    order = random.permutation(persons)
+    masks = random.integers(1, 2**members - 1, persons - common)
+    known = [np.concatenate([order[:common], order[common:][(masks >> place) & 1 == 1]]) for place in range(members)]
+    return [random.permutation(rows) for rows in known]
+
+
+def order(rows: int, seed: int) -> np.ndarray:
+    """The numbers of the rows, int64 (rows,), in an order drawn from the seed."""
+    return np.random.default_rng(seed).permutation(rows)

@@ -18,10 +18,10 @@ import torch
 
 from colonnade.common.config.data.columns import Type
 from colonnade.common.config.data.tables import Key, columns_of
-from colonnade.common.data.columns import cells, dates, looks
+from colonnade.common.data.columns import cells, looks
+from colonnade.common.data.columns.cells import NUMBER, PLAIN, Notation
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import Doubt, TypedColumn
-from colonnade.common.data.columns.notation import NUMBER, PLAIN, Notation
 from colonnade.common.data.columns.sentinels import suspects
 from colonnade.common.data.key_checks import key_doubts, refuse_fractions, refuse_repeated
 from colonnade.common.data.keys import KeyColumn
@@ -90,7 +90,7 @@ class Marked:
     def __init__(self, table: Table, marks: Sequence[str], notation: Notation) -> None:
         self._table, self.marks, self._notation = table, tuple(marks), notation
         self._marks = pa.array(marks)
-        days = dates.days(dates.dates(self._marks))
+        days = cells.days(cells.dates(self._marks))
         self._days = pa.array(days[~np.isnan(days)])
         self._numbers = pa.array([float(mark) for mark in marks if NUMBER.fullmatch(mark)], pa.float64())
         self.index, self.unwritten = (table.index, table.unwritten) if isinstance(table, HasIndex) else ((), ())
@@ -122,7 +122,7 @@ class Marked:
         elif cells.is_number(column) and not pa.types.is_boolean(column.type) and not pa.types.is_null(column.type):
             found = pc.is_in(pc.cast(column, pa.float64(), safe=False), self._numbers)
         elif len(self._days) and (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):
-            found = pc.is_in(pc.floor(pa.array(dates.days(column), from_pandas=True)), self._days)
+            found = pc.is_in(pc.floor(pa.array(cells.days(column), from_pandas=True)), self._days)
         else:
             return column
         return pc.if_else(found, pa.scalar(None, column.type), column)

@@ -68,7 +68,6 @@ class TableCache:
         return found
 
     def labels(self, table: OnDisk, settings: str, read: Callable[[], LabelColumn]) -> LabelColumn:
-        """The labels, likewise."""
         found: LabelColumn = self._get("labels", table, settings, LabelForm, read)
         return found
 

@@ -17,14 +17,13 @@ from torch import Tensor
 
 from colonnade.common.config.data import tables as sections
 from colonnade.common.config.data.columns import PartyIndex, Type
-from colonnade.common.data.columns.dates import dates
+from colonnade.common.data.columns.cells import Notation, dates
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import Doubt, TypedColumn
-from colonnade.common.data.columns.notation import Notation
 from colonnade.common.data.formats.arrays import ArrayFile
 from colonnade.common.data.formats.csv_file import CsvFile
 from colonnade.common.data.keys import KeyColumn, keys_of_rows
-from colonnade.common.data.known_sets.places import find, find_file
+from colonnade.common.data.known_sets.catalogue import find, find_file
 from colonnade.common.data.labels import LabelColumn, classify_coded, hint_of_numbers, with_positive
 from colonnade.common.data.repeated import OneRowAKey
 from colonnade.common.data.split import part_of
@@ -51,7 +50,7 @@ def _opened(config: sections.TableConfig, base: Path) -> Table:
         case sections.CsvTable():
             return CsvFile.open(find_file(config.path, base), config.delimiter, config.encoding)
         case sections.ParquetTable() | sections.ArrowFileTable():
-            from colonnade.common.data.formats.arrow_files import ArrowFiles  # noqa: PLC0415
+            from colonnade.common.data.formats.arrow_table import ArrowFiles  # noqa: PLC0415
 
             word = {"parquet": "Parquet", "arrow": "Arrow"}[config.source]
             far = "://" in config.path

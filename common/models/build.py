@@ -30,6 +30,7 @@ from colonnade.common.config.models import (
     OutsideModel,
     OwnConfig,
     PolynomialConfig,
+    PretrainedConfig,
     ResnetConfig,
     TowerConfig,
     UserModule,
@@ -37,15 +38,13 @@ from colonnade.common.config.models import (
     refuse_missing,
     user_parts,
 )
-from colonnade.common.config.pretrained import PretrainedConfig
 from colonnade.common.data.pretrained.opening import open_tower
 from colonnade.common.errors import ColonnadeError, ConfigError
 from colonnade.common.models.heads import head_module
-from colonnade.common.models.towers.images import cnn, lenet
-from colonnade.common.models.towers.norm import take_single_rows
-from colonnade.common.models.towers.polynomial import Polynomial
-from colonnade.common.models.towers.resnet import resnet
-from colonnade.common.run.user_code import UserCodeFault, in_place, interrupts, note_file
+from colonnade.common.models.images import cnn, lenet, resnet
+from colonnade.common.models.norm import take_single_rows
+from colonnade.common.models.polynomial import Polynomial
+from colonnade.common.run.plug_ins import UserCodeFault, in_place, interrupts, note_file
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)  # the short ones under autocast, which the caller widens
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from colonnade.common.config import models as sections
-from colonnade.common.models.towers.norm import BatchNorm
+from colonnade.common.models.norm import BatchNorm
 from colonnade.common.moved import moved
 
 

@@ -18,22 +18,18 @@ class Watched(Protocol):
     """The settings of a member's section that are used here: HOST:PORT of each endpoint, "" for off."""
 
     @property
-    def metrics(self) -> str:
-        """HOST:PORT of the metrics endpoint."""
+    def metrics(self) -> str: ...
 
     @property
-    def health(self) -> str:
-        """HOST:PORT of the health service."""
+    def health(self) -> str: ...
 
 
 class Collector(Protocol):
     """Receives events and returns metrics, called from another thread at any time."""
 
-    def __call__(self, event: Event, /) -> None:
-        """Handles an event."""
+    def __call__(self, event: Event, /) -> None: ...
 
-    def collect(self) -> Iterable[Metric]:
-        """Current metrics."""
+    def collect(self) -> Iterable[Metric]: ...
 
 
 class Endpoints(AbstractContextManager["Endpoints"]):

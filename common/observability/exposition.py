@@ -14,11 +14,10 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from colonnade.common.observability.loopback import is_called_rightly
 from colonnade.common.observability.metric import Metric
-from colonnade.common.observability.ports import split_address
+from colonnade.common.observability.ports import is_called_rightly, split_address
 from colonnade.common.observability.web_gate import Gate
-from colonnade.common.run.loop_thread import LoopThread
+from colonnade.common.run.event_loop import LoopThread
 
 Family = CounterMetricFamily | GaugeMetricFamily | InfoMetricFamily | SummaryMetricFamily
 

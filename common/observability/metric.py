@@ -81,7 +81,6 @@ def connected(parties: Mapping[str, bool]) -> Metric:
 
 
 def queues(lengths: Mapping[tuple[str, str], int]) -> Metric:
-    """Waiting messages by queue (`unsent`, `unread`) and party."""
     about = "Messages that wait: unsent for the connection, unread for the protocol."
     values: Values = {key: float(length) for key, length in lengths.items()}
     return Metric("gauge", "colonnade_queue_messages", about, values, ("queue", "party"))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, Protocol, get_origin, runtime_checkable
 
 import yaml
 from pydantic import BaseModel
+
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.run.run_folder import RunFolder
 
 KIND_KEYS = ("source", "kind", "mechanism", "name")
 """Keys that decide the other keys of their section."""
@@ -75,3 +79,18 @@ _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's, where PyYA
 def yaml_text(tree: Mapping[str, Any], **layout: Any) -> str:
     """The text that `yaml.safe_dump` gives, keys in the order of the tree; `layout` are its keywords."""
     return str(yaml.dump(dict(tree), Dumper=_Dumper, sort_keys=False, **layout))
+
+
+def member_text(tree: Mapping[str, Any], member: str) -> str:
+    """YAML of the federation's section and one member's own."""
+    own = {SERVER: tree[SERVER]} if member == SERVER else {"parties": {member: tree["parties"][member]}}
+    return yaml_text({"federation": tree["federation"], **own})
+
+
+def config_files(tree: Mapping[str, Any], folder: RunFolder) -> dict[Path, str]:
+    """The files by their place in a run's folder, from a dumped configuration."""
+    files = {folder.config: yaml_text(tree)}
+    files[folder.server_config] = member_text(tree, SERVER)
+    for name in tree["federation"]["parties"]:
+        files[folder.party(name).config] = member_text(tree, name)
+    return files

@@ -18,7 +18,7 @@ from colonnade.common.parsing.error_messages import TEMPLATE
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import read_tree
 from colonnade.common.run.checkpoints import Checkpoints
-from colonnade.common.run.kept_records import unsealed
+from colonnade.common.run.json_text import unsealed
 from colonnade.common.run.run_folder import MemberFolder, PartyFolder, RunFolder
 
 # Constants of VIMADMM, linear ADMM and FedVS.

@@ -6,7 +6,8 @@ It names the key as in the file, the value, the allowed values, and the nearest 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -17,7 +18,7 @@ from pydantic_core import ErrorDetails
 
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.registry import imported_contracts
-from colonnade.common.errors import ConfigError, nearest, shown
+from colonnade.common.errors import ConfigError, InputError, nearest, shown
 from colonnade.common.run.plug_ins import Extended, PlugIns
 
 TEMPLATE = "every_party"
@@ -287,3 +288,14 @@ def _expected(error: ErrorDetails, forms: str) -> list[str]:
 def _either(words: Sequence[str]) -> str:
     *rest, last = dict.fromkeys(words)
     return f"{', '.join(rest)} or {last}" if rest else last
+
+
+@contextmanager
+def whose(member: str) -> Iterator[None]:
+    """Prefixes an error with the member's name, unless it begins with it or with a key of the agreed section."""
+    try:
+        yield
+    except InputError as wrong:
+        if str(wrong).startswith(("federation.", f"{member}:", f"{member} ", f"{member}.", f"parties.{member}")):
+            raise
+        raise type(wrong)(f"{member}: {wrong}", hint=wrong.hint, shared=wrong.shared) from wrong

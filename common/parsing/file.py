@@ -11,11 +11,11 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from colonnade.common.config.data.tables import TableColumnsConfig
+from colonnade.common.config.federation import check_id
 from colonnade.common.config.members import ActiveConfig, Config, PartyConfig
 from colonnade.common.config.models import UserModule
 from colonnade.common.config.optimisers import OptimiserConfig
 from colonnade.common.config.protocol import Defaults, ProtocolConfig, for_task
-from colonnade.common.config.roster import check_id
 from colonnade.common.contracts.registry import CONTRACTS, NAMES, OUTSIDE
 from colonnade.common.errors import ConfigError, shown
 from colonnade.common.parsing.consistency import check

@@ -13,11 +13,9 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from colonnade.common.config.decision import Criterion
-from colonnade.common.config.members import Config, PartyConfig
-from colonnade.common.config.models import MODELS, OutsideModel
-from colonnade.common.config.pretrained import LIBRARIES
-from colonnade.common.config.roster import LARGEST
+from colonnade.common.config.federation import LARGEST
+from colonnade.common.config.members import Config, Criterion, PartyConfig
+from colonnade.common.config.models import LIBRARIES, MODELS, OutsideModel
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.forms import WIDTHS

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import yaml
 
 from colonnade.common.config.data.sources import DATA_MODELS, SOURCES, config_class
-from colonnade.common.config.roster import read_roster
+from colonnade.common.config.federation import read_roster
 from colonnade.common.errors import ConfigError, shown
 from colonnade.common.parsing.error_messages import TEMPLATE
 

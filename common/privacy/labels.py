@@ -37,8 +37,7 @@ from torch import Tensor
 
 from colonnade.common.config.label_privacy import SENSITIVITY, LabelPrivacyConfig
 from colonnade.common.privacy.laplace import Bits, discrete_laplace
-from colonnade.common.privacy.prior.grouped_subsets import GroupedSubsets
-from colonnade.common.privacy.prior.pending import PendingLabels
+from colonnade.common.privacy.prior import GroupedSubsets, PendingLabels
 from colonnade.common.privacy.subsets import SubsetSelection
 
 _GRID = 2**20  # steps of the noise per unit

@@ -16,21 +16,59 @@ from torch import Tensor, nn
 from colonnade.common.config.privacy import AdaptivePrivacyConfig, Adjacency
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.messaging.outgoing import Released
-from colonnade.common.privacy.accounting.accountant import SENSITIVITY, Event, least_noise
-from colonnade.common.privacy.accounting.calibration import gaussian_epsilon, gaussian_sigma
+from colonnade.common.privacy.accounting.accountant import (
+    SENSITIVITY,
+    Event,
+    gaussian_epsilon,
+    gaussian_sigma,
+    least_noise,
+)
+from colonnade.common.privacy.accounting.budget import Budget, StepBudget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
-from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
-from colonnade.common.privacy.accounting.step_budget import StepBudget
 from colonnade.common.privacy.laplace import Bits, drawn_rows
 from colonnade.common.privacy.noise import Normals, add_normals
-from colonnade.common.privacy.regions import bring_into, radius
 from colonnade.common.privacy.release import once_in_words, shared, unpaid
-from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.response_noise import RowNoise
-from colonnade.common.privacy.shaped import Shape, Shaped
+from colonnade.common.privacy.shaped import Rescale, Shape, Shaped, bring_into, radius
 from colonnade.common.privacy.sum_noise import NoiseShare
 from colonnade.common.run.state import State
+
+_COST_ROUNDING = 1e-6  # of a release: tolerance of sums of costs
+
+
+class RowBudget:
+    """Counts releases per row, and pays from a budget when the maximum over rows increases.
+
+    Every row is protected separately, so only the maximum counts. Releases paid for by an earlier start count for every
+    row.
+
+    Args:
+        budget: durable count of the maximum over rows.
+        counts: releases per row since then, float64 (rows,), changed in place.
+    """
+
+    def __init__(self, budget: Budget, counts: Tensor) -> None:
+        self._budget, self._counts = budget, counts
+        self._before = budget.releases - math.ceil(float(counts.max()))
+
+    def spend(self, rows: Tensor, cost: float = 1.0) -> float:
+        """Pays for one more release of some rows and returns the maximum over rows, rounded up.
+
+        Args:
+            rows: int64 (n,), without repeats.
+            cost: in releases, if more than an embedding is paid for.
+
+        Raises:
+            BudgetSpent: one of them would exceed the limit.
+            EnvironmentFault: the payment cannot be recorded.
+        """
+        wanted = self._counts.index_select(0, rows.cpu()) + cost
+        while self._budget.releases < self._before + float(wanted.max()) - _COST_ROUNDING:
+            self._budget.spend()
+        self._counts[rows.cpu()] = wanted
+        return self._budget.releases
+
 
 _ROUNDING = 1e-6  # relative, of float32 norms and sums
 

@@ -26,7 +26,7 @@ whose newest dual and residual it holds.
 
 With `damping: parties` step 5 sends s_k = h_k W_k + (z - sum_i h_i W_i) / M, and step 6 has M rho for rho: every party
 covers its share of the remainder instead of all of it (Boyd et al. 2011, Section 7.3). Steps of plain SGD, in 4 and 6,
-are then shortened where they would overshoot (common/models/steps/descent.py). `none`, the default, is the paper's.
+are then shortened where they would overshoot (common/models/local_steps.py). `none`, the default, is the paper's.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ gamma, `dual_step`, is 1 in the paper.
 
 With `damping: parties`, the default, step 4 sends s_k = o_k + (z - sum_i o_i) / M, and step 5 has M rho for rho: every
 party covers its share of the remainder instead of all of it (Boyd et al. 2011, Section 7.3). Steps of plain SGD are
-then shortened where they would overshoot (common/models/steps/descent.py). `none` is the paper's.
+then shortened where they would overshoot (common/models/local_steps.py). `none` is the paper's.
 """
 
 from __future__ import annotations

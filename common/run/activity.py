@@ -23,7 +23,6 @@ class Activity:
         what: what is done, such as `aligning rows`.
         total: number of its steps; 0 if unknown.
         unit: what a step is, plural; "" if `what` says it.
-        done: steps that are done.
         kept: those of `done` that an earlier start had made: they say nothing about the time left.
         facts: results so far, each a few words, the most important first.
     """

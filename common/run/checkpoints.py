@@ -20,10 +20,8 @@ import safetensors.torch
 from safetensors import SafetensorError
 
 from colonnade.common.errors import CheckpointError, EnvironmentFault
-from colonnade.common.run.durable import write_durably
-from colonnade.common.run.json_text import parse_json, whole
-from colonnade.common.run.kept_records import unsealed
-from colonnade.common.run.own_files import open_own
+from colonnade.common.run.files import open_own, write_durably
+from colonnade.common.run.json_text import parse_json, unsealed, whole
 from colonnade.common.run.state import Snapshot
 
 _FORMAT = 1
@@ -35,7 +33,6 @@ class Owner:
     """Owner of checkpoints. Checkpoints of another owner are not restored.
 
     Args:
-        member: the party's name, or "server".
         run: the run's own number, drawn by the server at its beginning.
         config: dotted key of the federation section -> hash of its value, for the values that a run cannot change.
     """

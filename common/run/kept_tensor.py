@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from colonnade.common.errors import CheckpointError
-from colonnade.common.run.durable import write_kept
+from colonnade.common.run.files import write_kept
 
 ANEW = "restore it from a copy, or begin a new run, which spends epsilon anew"
 

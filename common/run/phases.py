@@ -16,7 +16,6 @@ COMPUTING, WAITING, EVALUATION, CHECKPOINT = "computing", "waiting", "evaluation
 
 
 def evaluating() -> bool:
-    """True in a task that is running an evaluation."""
     return _EVALUATING.get()
 
 

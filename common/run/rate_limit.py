@@ -74,7 +74,6 @@ class Digest:
         self._flows: dict[tuple[str, str], _Flow] = {}
 
     def __call__(self, event: Event) -> None:
-        """Handles an event. Raises the errors of `then`."""
         now = self._clock()
         for flow in [flow for flow in self._flows.values() if flow.count]:
             self._say_if_due(flow, now)

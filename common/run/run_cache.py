@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from colonnade.common.errors import CheckpointError, EnvironmentFault
-from colonnade.common.run.durable import write_durably, write_kept
+from colonnade.common.run.files import write_durably, write_kept
 from colonnade.common.run.json_text import parse_json
 
 

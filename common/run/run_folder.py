@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.common.errors import InputError
-from colonnade.common.run.durable import write_kept
-from colonnade.common.run.json_text import parse_json, read_lines
-from colonnade.common.run.kept_records import Witness, sealed, unsealed
-from colonnade.common.run.own_files import refuse_path
+from colonnade.common.run.files import refuse_path, write_kept
+from colonnade.common.run.json_text import Witness, parse_json, read_lines, sealed, unsealed
 from colonnade.common.version import VERSION
 
 FORMAT = 1

@@ -12,7 +12,7 @@ import stat
 from pathlib import Path
 
 from colonnade.common.errors import CheckpointError
-from colonnade.common.run.durable import write_kept
+from colonnade.common.run.files import write_kept
 
 SECRET, PUBLIC = "secret", "public"
 

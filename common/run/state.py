@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -169,3 +170,18 @@ def _unpack(value: Any, tensors: Mapping[str, Tensor]) -> Any:
             return [_unpack(below, tensors) for below in parts]
         case _:
             return value
+
+
+def saved_parameters(state: State, names: Iterable[str]) -> bytes | None:
+    """Parameters and buffers of the modules kept under `names` in a member's state, `NAME.PARAMETER`; None if it keeps
+    none.
+    """
+    found: dict[str, Tensor] = {}
+    for name in names:
+        kept = state[name] if name in state else None  # noqa: SIM401  # a State is no mapping
+        if isinstance(kept, nn.Module):
+            found |= {f"{name}.{key}": value for key, value in kept.state_dict().items()}
+        elif isinstance(kept, Tensor):
+            found[name] = kept
+    own = {name: value.detach().cpu().clone().contiguous() for name, value in found.items()}
+    return safetensors.torch.save(own) if own else None

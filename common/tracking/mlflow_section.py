@@ -31,7 +31,7 @@ _SCHEMES = ("http", "https", "file", "sqlite")
 _DATABASE = {"sqlalchemy": EXTRA, "alembic": EXTRA}
 
 # Of this process alone, and only where the user has not set them. Without a retry of its own a call fails within
-# seconds: the thread of common/tracking/delivery.py makes it again. A jitter would draw from Python's generator.
+# seconds: the thread of common/tracking/listener.py makes it again. A jitter would draw from Python's generator.
 _DEFAULTS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",

@@ -13,7 +13,7 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 
 from colonnade.common.errors import EnvironmentFault
-from colonnade.common.run.own_files import open_own
+from colonnade.common.run.files import open_own
 from colonnade.common.tracking.mlflow_section import FOLDERS, SQLITE, MlflowConfig
 from colonnade.common.tracking.tracker import Parameter, Status, TrackedRun
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, WithJsonSchema
 
 from colonnade.common.errors import ConfigError, nearest, shown
-from colonnade.common.run.own_files import refuse_path
+from colonnade.common.run.files import refuse_path
 from colonnade.common.run.plug_ins import PlugIns
 from colonnade.common.tracking.mlflow_section import MlflowConfig
 from colonnade.common.tracking.tracker import TrackedRun, Tracker, TrackerConfig

@@ -12,18 +12,20 @@ from typing import Any, NamedTuple
 from colonnade.common.messaging.forms import AS_IS, Form, Packed
 from colonnade.common.messaging.message import Kinds, Message, TensorSpec, one_of, schema
 from colonnade.common.messaging.quantise import unpack
-from colonnade.common.wire.fields import (
+from colonnade.common.wire.tensors import (
     EIGHT_BYTES,
     LENGTH,
     VARINT,
     Buffer,
     WireError,
     nested,
+    packed_parts,
     read_fields,
+    read_tensor,
     tag,
+    tensor_parts,
     varint,
 )
-from colonnade.common.wire.tensors import packed_parts, read_tensor, tensor_parts
 
 _WIRE_TYPES: Mapping[type, int] = {int: VARINT, bool: VARINT, float: EIGHT_BYTES, str: LENGTH}
 

@@ -8,17 +8,21 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
 
-from colonnade.common.conversation.control import Close, Open, Relayed, Save, Statement
-from colonnade.common.conversation.membership import (
+from colonnade.common.conversation.parcels import (
     Begin,
+    Close,
     Failure,
     Farewell,
     Hello,
+    Open,
     Parcel,
     Refusal,
+    Relayed,
     Rewind,
+    Save,
     Saved,
     Spent,
+    Statement,
     Welcome,
 )
 from colonnade.common.conversation.session import UNNUMBERED
@@ -26,7 +30,7 @@ from colonnade.common.escaped import escaped
 from colonnade.common.messaging.message import Message
 from colonnade.common.wire._generated import federation_pb2
 from colonnade.common.wire.codec import Codec
-from colonnade.common.wire.fields import LENGTH, VARINT, WireError, nested, read_fields, tag, varint
+from colonnade.common.wire.tensors import LENGTH, VARINT, WireError, nested, read_fields, tag, varint
 
 _PLAIN: dict[type, type[ProtoMessage]] = {
     Hello: federation_pb2.Hello,

@@ -12,11 +12,10 @@ from torch import Tensor
 
 from colonnade.common.aggregation import fixed_point
 from colonnade.common.aggregation.coded_rows import CodedRows
-from colonnade.common.aggregation.confirmed_sets import relayed
 from colonnade.common.aggregation.lagrange import LagrangeCode
 from colonnade.common.aggregation.masked_sums import confirmed, smallest_set
 from colonnade.common.aggregation.messages import SetProof, SetProofs
-from colonnade.common.aggregation.summed_sets import MemberRecord, marked, marks
+from colonnade.common.aggregation.summed_sets import MemberRecord, marked, marks, relayed
 from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from colonnade.common.aggregation.confirmed_sets import relayed
 from colonnade.common.aggregation.masked_sums import confirmed, smallest_set
 from colonnade.common.aggregation.masks import remove_masks
 from colonnade.common.aggregation.messages import (
@@ -32,7 +31,7 @@ from colonnade.common.aggregation.messages import (
 from colonnade.common.aggregation.recovery import Recovered, first_of_block, recover
 from colonnade.common.aggregation.shamir import Sharing, sharing
 from colonnade.common.aggregation.subject import TRAINING, subject
-from colonnade.common.aggregation.summed_sets import MemberRecord, marks
+from colonnade.common.aggregation.summed_sets import MemberRecord, marks, relayed
 from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses

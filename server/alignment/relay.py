@@ -11,20 +11,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from colonnade.common.alignment.checks.list_digest import ListDigest
-from colonnade.common.alignment.checks.modes import one_time
-from colonnade.common.alignment.checks.planted import (
+from colonnade.common.alignment.checks import (
+    ListDigest,
+    PledgeTerms,
+    one_time,
     planted_among,
     refuse_missing,
     refuse_other_places,
     with_planted,
     without_planted,
 )
-from colonnade.common.alignment.checks.pledge import PledgeTerms
-from colonnade.common.alignment.checks.proving import KEYS, ProofTerms, ProvenExponent
 from colonnade.common.alignment.exponent import MakeExponent
-from colonnade.common.alignment.kept.daily import DailyLimits
 from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.limits import DailyLimits
 from colonnade.common.alignment.messages import (
     BLOCK,
     DIGEST,
@@ -39,11 +38,20 @@ from colonnade.common.alignment.messages import (
     Settled,
     Sizes,
 )
+from colonnade.common.alignment.proofs import KEYS, ProofTerms, ProvenExponent
 from colonnade.common.alignment.psi_member import SHUFFLED, PsiMember, Seed, about, draw_for, tag_of
 from colonnade.common.alignment.psi_ring import SERVER_SEAT, PsiRing
 from colonnade.common.alignment.refusal import may_be_empty, refuse_nothing, refuse_other_sizes
-from colonnade.common.alignment.scratch import NUMBER, Scratch, places_of, to_numbers, to_records
-from colonnade.common.alignment.sorting import Sorter, compare, distinct
+from colonnade.common.alignment.scratch import (
+    NUMBER,
+    Scratch,
+    Sorter,
+    compare,
+    distinct,
+    places_of,
+    to_numbers,
+    to_records,
+)
 from colonnade.common.alignment.work import T, Work, at_once
 from colonnade.common.config.federation import AlignChecks, FederationConfig
 from colonnade.common.config.run_options import Quorum

@@ -11,10 +11,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from colonnade.common.alignment.checks.modes import checks_of, one_time
-from colonnade.common.alignment.kept.keeping import Keeping, Place
-from colonnade.common.alignment.kept.place import lasting
+from colonnade.common.alignment.checks import checks_of, one_time
+from colonnade.common.alignment.keeping import Keeping, Place
 from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.place import lasting
 from colonnade.common.alignment.psi_member import Seed
 from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.alignment.work import aside, tenths

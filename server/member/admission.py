@@ -9,8 +9,8 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from colonnade.common.config.federation import PINS, FederationConfig
-from colonnade.common.contracts.agreed_parts import agreed_parts, is_part, other_version
-from colonnade.common.conversation.membership import WIRE_VERSION, Hello
+from colonnade.common.contracts.registry import agreed_parts, is_part, other_version
+from colonnade.common.conversation.parcels import WIRE_VERSION, Hello
 from colonnade.common.crypto.pki.certificates import name_of
 from colonnade.common.crypto.pki.revocation import RevocationList, verify_peer
 from colonnade.common.errors import IdentityError, RefusedError, nearest

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from colonnade.common.aggregation.summed_sets import NAME as SUMS
 from colonnade.common.aggregation.summed_sets import times_written
-from colonnade.common.alignment.kept.keeping import Keeping
+from colonnade.common.alignment.keeping import Keeping
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.psi_member import NAME as SEED
 from colonnade.common.alignment.psi_member import Seed

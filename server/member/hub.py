@@ -16,11 +16,11 @@ from colonnade.common.alignment.messages import alignment_kinds, all_limits
 from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.contract import Contract
-from colonnade.common.conversation import membership as said
+from colonnade.common.conversation import parcels as said
 from colonnade.common.conversation.compression import Compressor
-from colonnade.common.conversation.control import Save, Statement
 from colonnade.common.conversation.conversation import Cohort, Link
 from colonnade.common.conversation.mailbox import Mailbox
+from colonnade.common.conversation.parcels import Save, Statement
 from colonnade.common.conversation.relay import Relay
 from colonnade.common.conversation.session import ENDED, TAKING_PART, Stage
 from colonnade.common.conversation.stream import Stream
@@ -39,7 +39,7 @@ from colonnade.common.errors import (
 )
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Telemetry
-from colonnade.common.run.durable import write_kept
+from colonnade.common.run.files import write_kept
 from colonnade.common.run.json_text import whole
 from colonnade.common.run.phases import CHECKPOINT, COMPUTING, EVALUATION, WAITING, Phases
 from colonnade.common.run.run_folder import RunFolder

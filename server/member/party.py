@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from colonnade.common.conversation.control import Close, Item, Statement
 from colonnade.common.conversation.conversation import Link
-from colonnade.common.conversation.membership import Begin, Hello, Parcel
+from colonnade.common.conversation.parcels import Begin, Close, Hello, Item, Parcel, Statement
 from colonnade.common.conversation.session import ENDED, PRESENT, SessionState, Stage, View
 from colonnade.common.conversation.stream import Stream
 from colonnade.common.errors import ColonnadeError, FloodError, RefusedError

@@ -7,7 +7,7 @@ from colonnade.common.config.members import ServerConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.privacy.accounting.accountant import epsilon
-from colonnade.common.privacy.accounting.words import Sentence, describe_plan, little
+from colonnade.common.privacy.accounting.plan import Sentence, describe_plan, little
 from colonnade.common.privacy.labels import label_noise
 from colonnade.server.privacy.response_noise import expected_releases, refuse_large_delta
 from colonnade.server.training.context import ServerContext

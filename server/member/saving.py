@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from colonnade.common.config.run_options import CheckpointConfig
-from colonnade.common.conversation.control import Save
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.conversation.parcels import Save
 from colonnade.common.errors import CheckpointError, EnvironmentFault, PartyLost
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.run.checkpoints import Checkpoints, Owner
-from colonnade.common.run.durable import write_durably
-from colonnade.common.run.json_text import whole
-from colonnade.common.run.kept_records import sealed, unsealed
+from colonnade.common.run.files import write_durably
+from colonnade.common.run.json_text import sealed, unsealed, whole
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.run.state import Snapshot
 

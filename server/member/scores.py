@@ -6,7 +6,7 @@ import csv
 import io
 from pathlib import Path
 
-from colonnade.common.run.durable import write_kept
+from colonnade.common.run.files import write_kept
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.metrics.decision import Decision
 

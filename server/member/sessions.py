@@ -14,13 +14,13 @@ from colonnade.common.config.run_options import back_off_factor
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.crypto.sealing import Session
+from colonnade.common.data.draws import keep_generators
 from colonnade.common.errors import PartyAway, TrainingDiverged, declared
-from colonnade.common.models.torch_generators import keep_generators
 from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.common.run.phases import CHECKPOINT, WAITING
+from colonnade.common.run.plug_ins import naming_user_code
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.run.start_secret import StartSecret
-from colonnade.common.run.user_code import naming_user_code
 from colonnade.server.alignment.rows import ServerRows
 from colonnade.server.member.admission import Admission
 from colonnade.server.member.hub import Hub, SessionNumbers

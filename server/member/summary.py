@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from colonnade.common.config.run_options import back_off_factor
-from colonnade.common.contracts.agreed_parts import parts_in_use
 from colonnade.common.contracts.boosting import BoostedConfig
+from colonnade.common.contracts.registry import parts_in_use
 from colonnade.common.encryption.parameters import SumSize, security
 from colonnade.common.errors import EnvironmentFault, remedy
 from colonnade.common.observability.telemetry import without_nan
 from colonnade.common.privacy.accounting.plan import SEEDED, PrivacyPlan
 from colonnade.common.privacy.accounting.zeroth_order import ZerothOrderClaim
-from colonnade.common.run.durable import write_durably
 from colonnade.common.run.environment import describe_environment
+from colonnade.common.run.files import write_durably
 from colonnade.common.run.run_folder import SUMMARY_SCHEMA, describe_source
 from colonnade.server.member.planned import NO_STOP, NO_VALIDATION, PRIVATE
 from colonnade.server.member.traffic import Totals

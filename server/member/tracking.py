@@ -8,8 +8,7 @@ from pathlib import Path
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.models.saved import saved_parameters
-from colonnade.common.run.state import State
+from colonnade.common.run.state import State, saved_parameters
 from colonnade.common.tracking.allowed import agreed_parameters, own_parameters
 from colonnade.common.tracking.listener import Tracked, Tracking
 from colonnade.common.tracking.tracker import TrackedRun, prepare

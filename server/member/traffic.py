@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from colonnade.common.conversation.conversation import Link
-from colonnade.common.conversation.stream import Stream
-from colonnade.common.conversation.traffic import Traffic, WireBytes
+from colonnade.common.conversation.stream import Stream, Traffic, WireBytes
 
 _WAYS, _UNITS = ("up", "down"), ("payload", "wire")
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from colonnade.common.alignment.kept.keeping import Keeping
+from colonnade.common.alignment.keeping import Keeping
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.psi_member import Seed
 from colonnade.common.alignment.record import AlignmentRecord

@@ -41,9 +41,9 @@ from colonnade.common.observability.endpoints import Endpoints
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.common.run.device import choose_device
+from colonnade.common.run.plug_ins import naming_user_code
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import RunFolder
-from colonnade.common.run.user_code import naming_user_code
 from colonnade.server.alignment.rows import ServerRows, server_keeping
 from colonnade.server.member.admission import DataShape
 from colonnade.server.member.context import ServerParts

@@ -20,12 +20,11 @@ from colonnade.common.config.privacy import Accounting
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
-from colonnade.common.models.row_gradients import Parameters, RowLoss, row_gradients
+from colonnade.common.models.backprop import Parameters, RowLoss, row_gradients
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.noise import Normals, secure_normals, seeded_normals
 from colonnade.common.privacy.response_noise import RowNoise
-from colonnade.common.run.json_text import parse_json, whole
-from colonnade.common.run.kept_records import Witness
+from colonnade.common.run.json_text import Witness, parse_json, whole
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.run.state import State
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from colonnade.common.config.decision import Calibrate, DecideConfig
+from colonnade.common.config.members import Calibrate, DecideConfig
 from colonnade.common.data.rows import Partition
 from colonnade.common.errors import DataError
 from colonnade.common.models.losses import CrossEntropy

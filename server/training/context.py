@@ -24,13 +24,12 @@ from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.scale import Columns
 from colonnade.common.data.draws import Draws, SecretDraws
-from colonnade.common.data.labels import LabelColumn
-from colonnade.common.data.targets import CountScale, TargetScale
+from colonnade.common.data.labels import CountScale, LabelColumn, TargetScale
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.messaging.message import Message
 from colonnade.common.models import admm
+from colonnade.common.models.backprop import refuse_batch_norm
 from colonnade.common.models.losses import CrossEntropy, Objective, PoissonDeviance, Squared
-from colonnade.common.models.row_gradients import refuse_batch_norm
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.labels import NoisyLabels, posterior
 from colonnade.common.run.phases import EVALUATION, Phases

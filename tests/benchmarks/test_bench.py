@@ -174,7 +174,7 @@ def test_results_of_another_machine_are_refused(tmp_path: Path) -> None:
 
 def test_a_benchmark_without_its_data_set_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
-    monkeypatch.setattr("colonnade.common.data.known_sets.places.cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr("colonnade.common.data.known_sets.catalogue.cache", lambda: tmp_path / "cache")
     call = Counted(KEPT)
     result = run(Benchmark(call, 1, ("mnist",)))
     assert "mnist is not here" in result.skipped and result.holds and not call.runs

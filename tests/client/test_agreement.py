@@ -10,9 +10,9 @@ import torch
 
 from colonnade.client.aggregation.key_agreement import agree
 from colonnade.common.aggregation.messages import KeyOffer, KeyProof, KeyRing, agreement_limits
-from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import connect, run_virtual
+from colonnade.common.conversation.parcels import Item
 from colonnade.common.crypto.sealing import SealError
 from colonnade.common.crypto.signatures import ForgedError, Signer
 from colonnade.common.crypto.told import TranscriptError

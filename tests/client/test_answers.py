@@ -9,7 +9,7 @@ import pytest
 from colonnade.client.privacy.answers import Answers
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
-from colonnade.common.privacy.accounting.chain import verify
+from colonnade.common.privacy.accounting.ledger import verify
 from colonnade.common.run.json_text import read_lines
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from colonnade.client.dialling.membership import Membership
-from colonnade.common.conversation.membership import Failure, Rewind
+from colonnade.common.conversation.parcels import Failure, Rewind
 from colonnade.common.conversation.session import Stage
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import PartyFailed

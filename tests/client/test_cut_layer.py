@@ -12,12 +12,11 @@ from colonnade.client.training.cut_layer import Adjusted, NoisyBackprop, ShapedB
 from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.config.run_options import AdjustConfig
 from colonnade.common.errors import InputError
-from colonnade.common.models.fuzzy import fuzzy_c_means
-from colonnade.common.models.normality import normality
+from colonnade.common.models.clusters import fuzzy_c_means
+from colonnade.common.models.pairwise import normality
 from colonnade.common.privacy.noise import secure_normals
-from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.rows import NoisySteps, RowPlan
-from colonnade.common.privacy.shaped import Shape, Shaped
+from colonnade.common.privacy.shaped import Rescale, Shape, Shaped
 
 X = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
 G = torch.randn(40, 4, generator=torch.Generator().manual_seed(1)) / 40

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from colonnade.client.privacy.egress import Egress
 from colonnade.common.aggregation.messages import Masked
-from colonnade.common.conversation.control import Close, Item, Open
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.conversation.parcels import Close, Item, Open
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging.message import Message
 from colonnade.common.messaging.outgoing import MaskedTensor, Released

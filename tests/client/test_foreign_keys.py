@@ -9,7 +9,7 @@ import torch
 
 from colonnade.client.alignment.rows import PartyRows
 from colonnade.client.training.progress import TrainingProgress
-from colonnade.common.alignment.kept.foreign_keys import NAME, ForeignKeys
+from colonnade.common.alignment.limits import FOREIGN_KEYS, ForeignKeys
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.data.columns.features import Features
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
@@ -20,7 +20,7 @@ from tests.support.alignment import federation
 
 def opened(folder: Path, most: int | None = 10) -> ForeignKeys:
     """The record as a new process reads it."""
-    return ForeignKeys("ada", most, path=folder / "once" / NAME)
+    return ForeignKeys("ada", most, path=folder / "once" / FOREIGN_KEYS)
 
 
 def test_a_repeat_is_free_and_other_lists_add_up_over_restarts(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_without_a_limit_lists_are_counted_all_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "[]", '{"begun": 1}', '{"begun": 1, "settled": false, "lists": {"a": 1}}'])
 def test_a_count_that_was_altered_is_refused(tmp_path: Path, content: str) -> None:
     opened(tmp_path).begin()
-    (tmp_path / "once" / NAME).write_text(content)
+    (tmp_path / "once" / FOREIGN_KEYS).write_text(content)
     with pytest.raises(CheckpointError, match="torn or was altered"):
         opened(tmp_path)
 
@@ -76,12 +76,12 @@ def test_a_list_that_the_disk_does_not_take_is_not_raised(tmp_path: Path, monkey
 
     keys = opened(tmp_path)
     keys.count("server", 6, "one")
-    monkeypatch.setattr("colonnade.common.run.durable.write_durably", full)
+    monkeypatch.setattr("colonnade.common.run.files.write_durably", full)
     for _ in range(2):
         with pytest.raises(EnvironmentFault, match="cannot be written: No space left on device"):
             keys.count("server", 2, "two")
     monkeypatch.undo()
-    assert (tmp_path / "once" / NAME).stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "once" / FOREIGN_KEYS).stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize(

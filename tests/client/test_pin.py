@@ -11,12 +11,11 @@ import pytest
 import torch
 
 from colonnade.client.member.pin import Pin
-from colonnade.common.conversation.control import Save
-from colonnade.common.conversation.membership import Begin
+from colonnade.common.conversation.parcels import Begin, Save
 from colonnade.common.errors import CheckpointError, ContractError, EnvironmentFault
-from colonnade.common.privacy.accounting.chain import Chain
+from colonnade.common.privacy.accounting.ledger import Chain
 from colonnade.common.run.checkpoints import Checkpoints, Owner
-from colonnade.common.run.kept_records import sealed, unsealed
+from colonnade.common.run.json_text import sealed, unsealed
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.state import Snapshot
 
@@ -146,7 +145,7 @@ def test_a_full_disk_admits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     pin = opened(tmp_path)
     pin.admit(begin(1))
-    monkeypatch.setattr("colonnade.common.run.durable.write_durably", full)
+    monkeypatch.setattr("colonnade.common.run.files.write_durably", full)
     with pytest.raises(EnvironmentFault, match=r"pinned\.json cannot be written: No space left on device"):
         pin.admit(begin(2))
     monkeypatch.undo()

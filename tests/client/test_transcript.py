@@ -15,7 +15,7 @@ from colonnade.client.transcript.receipts import Receipts
 from colonnade.client.transcript.statement import WindowStatement
 from colonnade.client.transcript.transcript import PartyTranscript
 from colonnade.common.config.run_options import TranscriptConfig
-from colonnade.common.conversation.control import Open, Relayed, Save, Statement
+from colonnade.common.conversation.parcels import Open, Relayed, Save, Statement
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import ContractError

@@ -21,9 +21,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from colonnade.common.crypto.pki.authority import Authority
+from colonnade.common.crypto.pki.authority import Authority, make_federation
 from colonnade.common.crypto.pki.certificates import certificate_pem
-from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.identity import IdentityFiles, load_identity
 from colonnade.common.errors import IdentityError
 from colonnade.common.version import VERSION as COLONNADE

@@ -13,7 +13,7 @@ import yaml
 
 from colonnade.common.config.optimisers import AdamWConfig, OptimiserConfig, SgdConfig
 from colonnade.common.config.run_options import CheckpointConfig
-from colonnade.common.conversation.control import Save
+from colonnade.common.conversation.parcels import Save
 from colonnade.common.errors import CheckpointError
 from colonnade.common.models.optimiser import build_optimiser
 from colonnade.common.observability.telemetry import Telemetry

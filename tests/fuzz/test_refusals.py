@@ -13,8 +13,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from colonnade.client.member.pin import Pin
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.certificates import describe, name_of
-from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.signatures import ForgedError, Verifier
 from colonnade.common.data.formats.arrays import ArrayFile
 from colonnade.common.data.formats.idx import read_labels

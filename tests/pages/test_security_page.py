@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.common.contracts.registry import CONTRACTS
-from colonnade.common.conversation import capacity, outbox
+from colonnade.common.conversation import capacity
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import load
 from colonnade.common.run import descriptors
@@ -80,7 +80,7 @@ def test_the_limits_that_it_names_are_those_of_the_code() -> None:
     seconds = options["grpc.server_handshake_timeout_ms"] // 1000
     assert options["grpc.max_connection_idle_ms"] == 1000 * seconds and options["grpc.max_concurrent_streams"] == 1
     assert frame.FRAME_ALLOWANCE == 1 << 16 and member.REFUSAL_PAUSE == 1
-    assert capacity.KEPT == 4 and outbox.BEYOND * capacity.KEPT == 16 and capacity.KEPT * capacity.LEAST == 1 << 20
+    assert capacity.KEPT == 4 and capacity.BEYOND * capacity.KEPT == 16 and capacity.KEPT * capacity.LEAST == 1 << 20
     for said in (
         f"one Hello of at most {frame.FRAME_ALLOWANCE >> 10} kB",
         f"one stream at a time, {seconds} s for its handshake and {seconds} s without a stream",

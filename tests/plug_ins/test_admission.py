@@ -12,8 +12,8 @@ import yaml
 
 from colonnade.cli.data.deal import DealTerms, deal
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.contracts.agreed_parts import agreed_parts
-from colonnade.common.conversation.membership import Hello, Welcome
+from colonnade.common.contracts.registry import agreed_parts
+from colonnade.common.conversation.parcels import Hello, Welcome
 from colonnade.common.parsing.file import parse
 from colonnade.common.version import VERSION
 from tests.cli.data.test_deal import free_port

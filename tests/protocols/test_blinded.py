@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.common.aggregation.confirmed_sets import SetError
 from colonnade.common.aggregation.masks import Blinder
 from colonnade.common.aggregation.messages import RECOVERY, Masked, Members, SetProof, SetProofs
+from colonnade.common.aggregation.summed_sets import SetError
 from colonnade.common.contracts.registry import CONTRACTS
-from colonnade.common.conversation.control import Open
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.conversation.parcels import Open
 from colonnade.common.crypto.sealing import Agreement, SealError
 from colonnade.common.errors import ContractError, InputError, PartyAway, PartyLost
 from colonnade.common.messaging.outgoing import MaskedTensor, Released

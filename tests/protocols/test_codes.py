@@ -19,7 +19,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import BudgetSpent, CheckpointError, ConfigError, ContractError, InputError
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
-from colonnade.common.privacy.codes.plan import DiscretePlan
+from colonnade.common.privacy.codes import DiscretePlan
 from colonnade.common.protocols.codes import Beliefs, Codes, Counts, Evaluation, Groups, Labels, Lessons
 from colonnade.common.run.state import State
 from colonnade.server.protocols import ACTIVE

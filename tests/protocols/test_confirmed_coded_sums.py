@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from colonnade.common.aggregation.messages import SetProof, SetProofs
-from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.parcels import Item
 from colonnade.common.errors import PartyLost
 from colonnade.common.protocols.fedvs import Answer, Bundle
 from tests.support.altered_lines import change_each

@@ -14,7 +14,7 @@ from torch.nn import functional
 from colonnade.client.protocols import czofo as party_side
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, ContractError, TrainingDiverged
-from colonnade.common.models.directions import Directions
+from colonnade.common.models.zeroth_order import Directions
 from colonnade.common.protocols.czofo import CONTRACT, Differences, Embedding, Evaluation
 from colonnade.server.member.summary import findings
 from colonnade.server.training.context import ServerContext

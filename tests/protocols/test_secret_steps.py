@@ -23,8 +23,8 @@ from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import BudgetSpent, ConfigError, InputError
 from colonnade.common.models.backprop import Backprop
+from colonnade.common.privacy.accounting.budget import StepBudget
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
-from colonnade.common.privacy.accounting.step_budget import StepBudget
 from colonnade.common.privacy.noise import secure_bytes, seeded_bytes, seeded_normals
 from colonnade.common.privacy.rows import RowPlan, SampledSteps
 from colonnade.common.run.state import State

@@ -16,7 +16,7 @@ from colonnade.common.parsing.dump import config_tree
 from colonnade.common.parsing.earlier_defaults import as_begun, with_defaults_before
 from colonnade.common.parsing.file import load, parse
 from colonnade.common.run.checkpoints import Checkpoints, model_round
-from colonnade.common.run.kept_records import sealed, unsealed
+from colonnade.common.run.json_text import sealed, unsealed
 from colonnade.common.run.run_folder import MemberFolder, PartyFolder, RunFolder
 from colonnade.reports.console.summary import best_of_stopped, metric_rows
 from colonnade.server.prediction.run import PredictionRun

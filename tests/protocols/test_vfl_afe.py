@@ -17,8 +17,7 @@ from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.message import tensors
-from colonnade.common.privacy.accounting.accountant import epsilon
-from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
+from colonnade.common.privacy.accounting.accountant import epsilon, gaussian_epsilon
 from colonnade.common.protocols.split import Embedding, Gradient
 from colonnade.server.member.summary import protection
 from tests.support.federation import Outcome, config, federate, parameters

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from colonnade.common.config.search import SearchedKey
+from colonnade.common.config.members import SearchedKey
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import ConfigError, ContractError, TrainingDiverged
 from colonnade.common.parsing.file import parse

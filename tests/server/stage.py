@@ -9,7 +9,7 @@ from typing import Any
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.membership import Hello, Parcel, Refusal
+from colonnade.common.conversation.parcels import Hello, Parcel, Refusal
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import ContractError, PartyAway
 from colonnade.common.observability.telemetry import Event, Telemetry

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import rankdata
 
-from colonnade.common.data.targets import TargetScale
+from colonnade.common.data.labels import TargetScale
 from colonnade.server.training.metrics import chance
 from colonnade.server.training.metrics.quality import Score, describe
 from colonnade.server.training.metrics.residuals import Residuals

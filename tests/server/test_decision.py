@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, brier_score_loss, confusion_matrix, f1_score, precision_score, recall_score
 
-from colonnade.common.config.decision import DecideConfig
+from colonnade.common.config.members import DecideConfig
 from colonnade.common.run.state import State
 from colonnade.server.training.metrics import decision
 from colonnade.server.training.metrics.decision import Decision, choose

@@ -54,7 +54,7 @@ def test_the_ceiling_is_on_the_disk_before_a_release_passes_it(tmp_path: Path, m
     releases = opened(tmp_path, begun=False)
     written = []
     monkeypatch.setattr(
-        "colonnade.common.run.kept_records.write_durably",
+        "colonnade.common.run.json_text.write_durably",
         lambda path, content, _mode: written.append(json.loads(content)) if path.suffix == ".json" else None,
     )
     for count in range(1, 22):

@@ -10,7 +10,7 @@ import torch
 from colonnade.common.config.label_privacy import LabelPrivacyConfig
 from colonnade.common.errors import CheckpointError
 from colonnade.common.privacy.labels import NoisyLabels
-from colonnade.common.privacy.prior.pending import first_rows
+from colonnade.common.privacy.prior import first_rows
 from colonnade.server.privacy.labels import NoisyLabelFile
 
 LABELS = torch.arange(40) % 4

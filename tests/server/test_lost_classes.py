@@ -10,10 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.config.decision import DecideConfig
+from colonnade.common.config.members import DecideConfig
 from colonnade.common.config.run_options import RowsConfig
+from colonnade.common.data.labels import TargetScale
 from colonnade.common.data.rows import Partition, partition
-from colonnade.common.data.targets import TargetScale
 from colonnade.common.errors import DataError
 from colonnade.server.training.classes import LabelParts, few_of_common, of_common
 from tests.support.household import colonnade

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from colonnade.common.conversation.membership import Failure
+from colonnade.common.conversation.parcels import Failure
 from colonnade.common.errors import PartyFailed, PartyLost
 from colonnade.server.prediction.run import PredictionSessions
 from colonnade.server.prediction.terms import PredictionTerms

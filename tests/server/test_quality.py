@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from colonnade.common.data.targets import TargetScale
+from colonnade.common.data.labels import TargetScale
 from colonnade.server.training.metrics.quality import BINS, Score, describe
 from colonnade.server.training.metrics.residuals import Residuals
 

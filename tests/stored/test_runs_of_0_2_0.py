@@ -22,8 +22,7 @@ import pytest
 import yaml
 
 from colonnade.common.contracts.registry import NAMES
-from colonnade.common.run.json_text import read_lines
-from colonnade.common.run.kept_records import sealed
+from colonnade.common.run.json_text import read_lines, sealed
 from tests.support.household import colonnade, household
 from tests.support.patience import PATIENCE
 

@@ -19,9 +19,9 @@ from colonnade.common.config.alignment import KeysConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation import inprocess
-from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import Delay
+from colonnade.common.conversation.parcels import Item
 from colonnade.common.crypto.group import Secret
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.messaging.message import Message, snapshot

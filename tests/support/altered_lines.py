@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from colonnade.common.conversation.control import Relayed
 from colonnade.common.conversation.conversation import Carrier, Link
+from colonnade.common.conversation.parcels import Relayed
 
 
 def wrap(link: Link, around: Callable[[Carrier], Carrier]) -> None:

@@ -10,12 +10,23 @@ from typing import Any
 
 import torch
 
-from colonnade.common.contracts.agreed_parts import agreed_parts
+from colonnade.common.contracts.registry import agreed_parts
 from colonnade.common.contracts.schedule import Schedule
-from colonnade.common.conversation.control import Close, Open, Save
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import run_virtual
-from colonnade.common.conversation.membership import Begin, Farewell, Hello, Parcel, Refusal, Rewind, Saved, Welcome
+from colonnade.common.conversation.parcels import (
+    Begin,
+    Close,
+    Farewell,
+    Hello,
+    Open,
+    Parcel,
+    Refusal,
+    Rewind,
+    Save,
+    Saved,
+    Welcome,
+)
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.protocols.split import Embedding, Evaluation
 from colonnade.common.version import VERSION

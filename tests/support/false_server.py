@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from colonnade.common.conversation.control import Close, Open, Save
-from colonnade.common.conversation.membership import Begin, Farewell, Hello, Saved, Welcome
+from colonnade.common.conversation.parcels import Begin, Close, Farewell, Hello, Open, Save, Saved, Welcome
 from colonnade.common.protocols.split import Embedding, Gradient
 from tests.support.in_memory import ROUNDS, ROWS, WIDTH, Members, agreed, members
 from tests.support.pipe import PipeEnd, Puppet

@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from colonnade.common.conversation.control import Open, Save
-from colonnade.common.conversation.membership import Begin, Failure, Parcel, Refusal, Rewind, Saved, Spent
+from colonnade.common.conversation.parcels import Begin, Failure, Open, Parcel, Refusal, Rewind, Save, Saved, Spent
 from colonnade.common.messaging.message import Message, TensorSpec, schema
 from colonnade.common.messaging.raw import DTYPES
 from colonnade.common.wire.frame import pack

@@ -15,20 +15,19 @@ from torch import Tensor
 from colonnade.client.alignment.finding import PartyFinding
 from colonnade.client.alignment.matching import Matching
 from colonnade.client.alignment.reuse import PartyReuse
-from colonnade.common.alignment.checks.modes import checks_of, one_time
-from colonnade.common.alignment.kept.daily import DailyLimits
-from colonnade.common.alignment.kept.foreign_keys import ForeignKeys
-from colonnade.common.alignment.kept.keeping import Keeping
-from colonnade.common.alignment.kept.store import AlignmentStore, KeptAlignment, roster_digest
+from colonnade.common.alignment.checks import checks_of, one_time
+from colonnade.common.alignment.keeping import Keeping
 from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.limits import DailyLimits, ForeignKeys
 from colonnade.common.alignment.messages import alignment_limits
 from colonnade.common.alignment.record import AlignmentRecord
+from colonnade.common.alignment.store import AlignmentStore, KeptAlignment, roster_digest
 from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation import inprocess
-from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.conversation.parcels import Item
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.messaging.message import Message, snapshot

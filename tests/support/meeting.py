@@ -13,10 +13,10 @@ from colonnade.client.aggregation.key_agreement import Keys, agree
 from colonnade.client.training.context import ClientContext
 from colonnade.common.aggregation.messages import AGREEMENT, agreement_limits
 from colonnade.common.config.members import Config
-from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import connect, run_virtual
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.conversation.parcels import Item
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.identity import Identity, load_identity
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.crypto.signatures import Signer

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from colonnade.common.aggregation.messages import RECOVERY_LIMITS
-from colonnade.common.conversation.membership import Begin, Failure, Farewell, Hello, Refusal, Rewind, Saved, Welcome
+from colonnade.common.conversation.parcels import Begin, Failure, Farewell, Hello, Refusal, Rewind, Saved, Welcome
 from colonnade.common.escaped import escaped
 from colonnade.common.messaging.message import Message, TensorSpec, schema
 from colonnade.common.messaging.raw import DTYPES

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import grpc
 
-from colonnade.common.conversation.membership import Begin, Parcel
+from colonnade.common.conversation.parcels import Begin, Parcel
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection
 from colonnade.common.wire.frame import pack, unpack

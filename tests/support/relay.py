@@ -17,14 +17,13 @@ from colonnade.client.dialling.membership import Membership
 from colonnade.client.privacy.egress import ways_out
 from colonnade.common.alignment.messages import all_kinds
 from colonnade.common.contracts.registry import CONTRACTS
-from colonnade.common.conversation.control import Item, Open, Relayed, Save
 from colonnade.common.conversation.conversation import SERVER, Link
-from colonnade.common.conversation.membership import Begin, Parcel, Refusal, Rewind
+from colonnade.common.conversation.parcels import Begin, Item, Open, Parcel, Refusal, Relayed, Rewind, Save
 from colonnade.common.messaging.message import Kinds, Message, PartyMessage, TensorSpec, schema
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection
-from colonnade.common.wire.fields import VARINT, nested, read_fields, tag, varint
 from colonnade.common.wire.frame import BODY, NAME_AT, PARCELS, SESSION, read_hello, unpack
+from colonnade.common.wire.tensors import VARINT, nested, read_fields, tag, varint
 from tests.support.in_memory import Members
 from tests.support.pipe import PipeEnd, pipe
 

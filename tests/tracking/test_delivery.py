@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from colonnade.common.parsing.file import parse
-from colonnade.common.tracking import delivery
-from colonnade.common.tracking.delivery import Delivery
-from colonnade.common.tracking.listener import Tracking
+from colonnade.common.tracking import listener
+from colonnade.common.tracking.listener import Delivery, Tracking
 from colonnade.common.tracking.tracker import TrackedRun
 from tests.support.federation import tree
 from tests.support.tracking import Recorder, RecorderConfig, run_tracked, with_trackers
@@ -125,7 +124,7 @@ def test_another_tracker_is_served_meanwhile(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_full_queue_drops_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "MOST", 5)
+    monkeypatch.setattr(listener, "MOST", 5)
     stuck = Stuck()
     made = Delivery("server.trackers.0", stuck, TrackedRun("f", "server", tmp_path, tmp_path))
     for round in range(9):

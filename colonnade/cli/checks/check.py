@@ -27,13 +27,12 @@ from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.draws import own_draws
-from colonnade.common.data.labels import LabelColumn
+from colonnade.common.data.labels import LabelColumn, TargetScale
 from colonnade.common.data.rows import Partition
 from colonnade.common.data.sources import load_features, load_labels, prepare
-from colonnade.common.data.targets import TargetScale
 from colonnade.common.errors import ConfigError, DataError, IdentityError
 from colonnade.common.models.build import bottom_model
-from colonnade.common.parsing.error_attribution import whose
+from colonnade.common.parsing.error_messages import whose
 from colonnade.common.parsing.file import load
 from colonnade.common.protocols.fedvs import Config as CodedConfig
 from colonnade.launcher.readiness import check_trackers

@@ -55,7 +55,7 @@ from colonnade.common.encryption.parameters import (
     security,
     solvable,
 )
-from colonnade.common.models.towers.polynomial import Polynomial
+from colonnade.common.models.polynomial import Polynomial
 from colonnade.common.protocols.fedvs import Config
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.progress import megabytes

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from colonnade.cli.options import Given, Sets
-from colonnade.common.alignment.kept.place import NAME
+from colonnade.common.alignment.place import NAME
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.common.parsing.file import load
 from colonnade.common.parsing.json_schema import configuration_schema
@@ -56,7 +56,7 @@ def deal(
 def forget(
     folder: Annotated[Path, typer.Argument(help="the folder of runs, or of kept alignments")] = Path("runs"),
 ) -> None:
-    from colonnade.common.alignment.kept import store  # noqa: PLC0415  # torch
+    from colonnade.common.alignment import store  # noqa: PLC0415  # loads torch
 
     nested = sorted(place for place in folder.rglob(NAME) if not place.is_symlink())  # also inside runs, and of old ids
     places = [place for place in (*nested, folder) if store.members_in(place)]

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.common.data.known_sets.catalogue import KNOWN, DataSet, known
-from colonnade.common.data.known_sets.places import find, presence
+from colonnade.common.data.known_sets.catalogue import KNOWN, DataSet, find, known, presence
 from colonnade.common.errors import EnvironmentFault
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.outputs import make_folder
@@ -100,15 +99,15 @@ def credit(out: Folder, parties: Parties = 3, overlap: Overlap = 0.8, seed: Seed
 def _cut(out: Path, name: str, header: Sequence[str], rows: Rows, *, parties: int, overlap: float, seed: int) -> None:
     """Writes the members' tables; the last column is the label."""
     from colonnade.common.config.data.columns import PartyIndex  # noqa: PLC0415
-    from colonnade.common.data import shares, split  # noqa: PLC0415  # torch
+    from colonnade.common.data import split  # noqa: PLC0415  # loads torch
 
     label = len(header) - 1
     bands = [split.band(label, PartyIndex(index, parties), "columns") for index in range(parties)]
     columns = {"server": [label], **{f"party{index + 1}": [*range(label)[part]] for index, part in enumerate(bands)}}
     # A key does not reveal a row's position in the original set.
-    numbers = shares.order(len(rows), seed + 1)
+    numbers = split.order(len(rows), seed + 1)
     keys = [f"{name}-{number:06d}" for number in numbers]
-    known = shares.share(len(rows), parties + 1, overlap, seed)
+    known = split.share(len(rows), parties + 1, overlap, seed)
     make_folder(out)
     for (member, places), held in zip(columns.items(), known, strict=True):
         table = [[keys[row], *(rows[row][place] for place in places)] for row in held.tolist()]

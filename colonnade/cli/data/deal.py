@@ -28,7 +28,7 @@ from colonnade.common.alignment.refusal import refuse_aligned
 from colonnade.common.config.data.sources import DataConfig
 from colonnade.common.config.members import Address, Config
 from colonnade.common.crypto.pki import files
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.names import LOOPBACK, SERVER
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import TypedColumn
@@ -39,7 +39,7 @@ from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.common.parsing.dump import config_tree, yaml_text
 from colonnade.common.parsing.file import load
-from colonnade.common.run.durable import write_durably
+from colonnade.common.run.files import write_durably
 from colonnade.common.run.run_folder import describe_source
 from colonnade.launcher.readiness import check_members, refuse_other_keys
 from colonnade.launcher.scratch import scratch

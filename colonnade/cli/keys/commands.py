@@ -13,12 +13,10 @@ from typing import Annotated
 import typer
 
 from colonnade.common.crypto.pki import files
-from colonnade.common.crypto.pki.authority import Authority, Role
+from colonnade.common.crypto.pki.authority import Authority, Role, make_federation, make_request, read_request
 from colonnade.common.crypto.pki.certificates import certificate_pem, describe, in_words, name_of, read_certificate
-from colonnade.common.crypto.pki.federation import make_federation
-from colonnade.common.crypto.pki.keys import PrivateKey, key_fingerprint, load_key, new_key, save_key
+from colonnade.common.crypto.pki.identity import PrivateKey, key_fingerprint, load_key, new_key, save_key
 from colonnade.common.crypto.pki.names import LOOPBACK, SERVER, check_fingerprint
-from colonnade.common.crypto.pki.requests import make_request, read_request
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import IdentityError
 from colonnade.reports.console.screen import err

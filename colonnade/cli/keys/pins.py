@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from colonnade.common.config.roster import read_roster
+from colonnade.common.config.federation import read_roster
 from colonnade.common.crypto.pki import files
 from colonnade.common.crypto.pki.certificates import (
     Certificate,
@@ -31,7 +31,7 @@ from colonnade.common.crypto.pki.identity import signed_by
 from colonnade.common.crypto.pki.names import SERVER
 from colonnade.common.errors import ConfigError, IdentityError, InputError, nearest
 from colonnade.common.parsing.yaml_tree import parse_yaml, read_tree
-from colonnade.common.run.durable import write_kept
+from colonnade.common.run.files import write_kept
 from colonnade.reports.console.screen import out as console
 
 _PLACEHOLDER = re.compile(r"(sha256:)?(\.\.+|…)?")  # as in pages and templates

@@ -28,7 +28,7 @@ from colonnade.client.training.local import Local, Splits
 from colonnade.client.training.trees.shapes import ShapeSum
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.config.members import Config
-from colonnade.common.config.pretrained import PretrainedConfig
+from colonnade.common.config.models import PretrainedConfig
 from colonnade.common.contracts import prediction
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.contracts.schedule import Schedule
@@ -44,7 +44,7 @@ from colonnade.common.parsing.file import load
 from colonnade.common.protocols import scorecard
 from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.common.run.device import choose_device
-from colonnade.common.run.durable import write_durably
+from colonnade.common.run.files import write_durably
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.common.run.state import State

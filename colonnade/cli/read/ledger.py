@@ -9,7 +9,7 @@ import typer
 
 from colonnade.client.privacy.answers import KINDS, reserved
 from colonnade.common.errors import InputError
-from colonnade.common.privacy.accounting.chain import Verdict, newest, verify
+from colonnade.common.privacy.accounting.ledger import Verdict, newest, verify
 from colonnade.common.run.activity import activity
 from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.run_folder import PartyFolder

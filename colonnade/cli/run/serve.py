@@ -12,9 +12,9 @@ from pathlib import Path
 from colonnade.cli.run.predict import say
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ColonnadeError, DataError, InputError
-from colonnade.common.observability.hangup import on_hangup
 from colonnade.common.observability.ports import refuse_taken, split_address
 from colonnade.common.run.descriptors import raise_limit
+from colonnade.common.run.event_loop import on_hangup
 from colonnade.common.run.rate_limit import Digest
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.launcher.named_tables import Tables

@@ -22,7 +22,7 @@ from colonnade.common.escaped import plain
 from colonnade.common.parsing.earlier_defaults import with_defaults_before
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import parse_yaml
-from colonnade.common.privacy.accounting.chain import BEGINNING, newest
+from colonnade.common.privacy.accounting.ledger import BEGINNING, newest
 from colonnade.common.run.json_text import is_number
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.reports.card.answers import PLACES, Answers, answers_of, template

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from colonnade.common.errors import EnvironmentFault, InputError
-from colonnade.common.run.durable import write_durably
+from colonnade.common.run.files import write_durably
 
 
 def make_folder(folder: Path) -> None:

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from colonnade.common.errors import ColonnadeError, remedy
 from colonnade.common.escaped import escaped_lines
-from colonnade.common.run.user_code import user_fault
+from colonnade.common.run.plug_ins import user_fault
 from colonnade.reports.console.grid import Grid, wrapped
 
 INTERRUPTED = 130

@@ -32,7 +32,7 @@ from colonnade.common.parsing.dump import config_tree, yaml_text
 from colonnade.common.parsing.file import parse
 from colonnade.common.run.activity import activity
 from colonnade.common.run.device import torch_threads
-from colonnade.common.run.durable import write_durably
+from colonnade.common.run.files import write_durably
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.outputs import make_folder, write_text

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from colonnade.common.data.known_sets.places import refuse_unusable
+from colonnade.common.data.known_sets.catalogue import refuse_unusable
 from colonnade.common.errors import DataError, InputError, nearest
 from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.run.json_text import is_number

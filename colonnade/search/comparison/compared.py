@@ -16,7 +16,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import EnvironmentFault, InputError, nearest
 from colonnade.common.parsing.file import parse
 from colonnade.common.run.activity import Activity
-from colonnade.common.run.permissions import private_files
+from colonnade.common.run.files import private_files
 from colonnade.launcher.configuration import ConfigLike, GivenConfig
 from colonnade.reports.console.live import showing
 from colonnade.reports.console.screen import out as console

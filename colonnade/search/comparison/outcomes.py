@@ -12,7 +12,7 @@ from typing import Any
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import parse
-from colonnade.common.run.durable import write_kept
+from colonnade.common.run.files import write_kept
 from colonnade.common.version import VERSION
 from colonnade.reports.standings.contender import SHARES, Contender, Estimate, Protection, is_reference
 from colonnade.search.folder import digest

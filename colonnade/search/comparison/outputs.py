@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from colonnade.common.escaped import plain
-from colonnade.common.run.durable import write_kept
+from colonnade.common.run.files import write_kept
 from colonnade.common.version import VERSION
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.screen import out as console

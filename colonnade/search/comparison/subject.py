@@ -23,8 +23,8 @@ from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.rows import Partition, generator, sampled
 from colonnade.common.data.sources import load_features, load_labels, prepare, typed_table
 from colonnade.common.errors import InputError
-from colonnade.common.parsing.error_attribution import whose
-from colonnade.common.run.durable import write_kept
+from colonnade.common.parsing.error_messages import whose
+from colonnade.common.run.files import write_kept
 from colonnade.reports.console.outputs import make_folder
 from colonnade.search.folds import align_once, parts_bytes, read_aligned
 from colonnade.server.training.classes import UNEQUAL, ClassBalance

@@ -37,7 +37,7 @@ from colonnade.common.config.data.columns import (
     Unit,
     Unseen,
 )
-from colonnade.common.config.pretrained import PretrainedConfig
+from colonnade.common.config.models import PretrainedConfig
 
 
 def _as_written(value: Any) -> Any:

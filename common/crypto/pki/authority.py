@@ -8,28 +8,107 @@ members.
 from __future__ import annotations
 
 import secrets
+import shutil
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from colonnade.common.crypto.pki import files, names
 from colonnade.common.crypto.pki.certificates import (
+    MALFORMED,
     Certificate,
     certificate_pem,
     check_validity,
     describe,
+    fingerprint,
+    host,
     is_authority,
     read_certificate,
 )
-from colonnade.common.crypto.pki.keys import PrivateKey, load_key, new_key, save_key
-from colonnade.common.crypto.pki.requests import Request, alternative_names, read_request
+from colonnade.common.crypto.pki.identity import PrivateKey, is_p256, key_pem, load_key, new_key, save_key
+from colonnade.common.crypto.pki.names import LOOPBACK, SERVER, check_party_name
 from colonnade.common.errors import IdentityError
+
+
+@dataclass(frozen=True)
+class Request:
+    name: str
+    hosts: tuple[x509.GeneralName, ...]
+    public_key: ec.EllipticCurvePublicKey
+
+
+def make_request(key: PrivateKey, name: str, hosts: Sequence[str] = ()) -> bytes:
+    """A request in PEM for a certificate in `name`; only the server's carries `hosts`.
+
+    Args:
+        key: signs the request; it never leaves its machine.
+        hosts: DNS names and IP addresses under which parties dial the server.
+    """
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names.check_name(name))])
+    alternatives = alternative_names(name, map(host, hosts))
+    builder = x509.CertificateSigningRequestBuilder().subject_name(subject)
+    request = builder.add_extension(alternatives, critical=False).sign(key, hashes.SHA256())
+    return request.public_bytes(serialization.Encoding.PEM)
+
+
+def read_request(pem: bytes) -> Request:
+    """Reads an untrusted request, and checks its signature and all its fields."""
+    try:
+        request = x509.load_pem_x509_csr(pem)
+        valid = request.is_signature_valid
+        subject = [str(part.value) for part in request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+        alternatives = list(_alternatives(request))
+        key = request.public_key()
+    except MALFORMED as error:
+        raise IdentityError(f"this is not a certificate request in PEM: {error}", hint=_AGAIN) from error
+    if not valid:
+        raise IdentityError("the request was changed after it was signed", hint=_AGAIN)
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not is_p256(key):
+        raise IdentityError("the request's key is not ECDSA on P-256", hint=_AGAIN)
+    return Request(_requested_name(subject, alternatives), _requested_hosts(alternatives), key)
+
+
+def alternative_names(name: str, hosts: Iterable[x509.GeneralName]) -> x509.SubjectAlternativeName:
+    """The subject's alternative names: `NAME.colonnade`, then the hosts, each once. Only the server may have hosts."""
+    others = list(dict.fromkeys(hosts))
+    if others and name != names.SERVER:
+        raise IdentityError(f"a certificate for {name!r} cannot carry host names", hint="only the server is dialled")
+    return x509.SubjectAlternativeName([x509.DNSName(names.dns_name(name)), *others])
+
+
+def _alternatives(request: x509.CertificateSigningRequest) -> x509.SubjectAlternativeName:
+    try:
+        return request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound as error:
+        raise IdentityError("the request carries no NAME.colonnade", hint=_AGAIN) from error
+
+
+def _requested_name(subject: list[str], alternatives: list[x509.GeneralName]) -> str:
+    claimed = names.named_by(part.value for part in alternatives if isinstance(part, x509.DNSName))
+    if len(subject) != 1 or claimed != subject:
+        raise IdentityError(f"the request asks for {subject} and {claimed}, not for one name", hint=_AGAIN)
+    return names.check_name(subject[0])
+
+
+def _requested_hosts(alternatives: list[x509.GeneralName]) -> tuple[x509.GeneralName, ...]:
+    hosts: list[x509.GeneralName] = []
+    for part in alternatives:
+        if not isinstance(part, x509.DNSName | x509.IPAddress):
+            raise IdentityError(f"the request asks for {part.value!r}, which is no host", hint=_AGAIN)
+        if isinstance(part, x509.IPAddress) or not names.named_by([part.value]):
+            hosts.append(host(str(part.value)))
+    return tuple(hosts)
+
+
+_AGAIN = "have it made again and sent over a secure channel: colonnade certs request NAME DIR"
+
 
 CLOCK_SKEW = timedelta(minutes=5)
 """A certificate's validity begins this long before its creation: the other machine's clock may be behind."""
@@ -47,8 +126,6 @@ _USAGE = {Role.PARTY: ExtendedKeyUsageOID.CLIENT_AUTH, Role.SERVER: ExtendedKeyU
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate authority: its public certificate, and its key, which stays here."""
-
     certificate: Certificate
     key: PrivateKey = field(repr=False)
 
@@ -93,7 +170,7 @@ class Authority:
         """Certifies the name in a request, after checking the request's own signature.
 
         Args:
-            request_pem: made by `requests.make_request`; only its name, hosts and key are used.
+            request_pem: made by `make_request`; only its name, hosts and key are used.
             role: chosen by the signer, never by the request: a party's request must not make a server.
             days: validity, at most until the end of this authority's own.
             now: beginning of the validity, UTC; the machine's clock if None.
@@ -172,3 +249,58 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
+
+
+_NEW = "name a folder that is new or empty"
+
+
+def make_federation(
+    folder: Path, names: Sequence[str], server_names: Sequence[str] = LOOPBACK, *, days: int = 30
+) -> dict[str, str]:
+    """Creates an authority, the server's identity and every party's; all of it appears at once, or nothing.
+
+    Args:
+        folder: new or empty; gets `ca/` (`key.pem`, `cert.pem`) and, for the server and each party, `NAME/` with
+            `key.pem`, `cert.pem` and `ca.pem`. Only its owner can enter it.
+        server_names: DNS names and IP addresses under which the server is dialled.
+
+    Returns:
+        The fingerprints by name, the server's first, as a roster pins them.
+    """
+    parties = [check_party_name(name) for name in names]
+    if twice := sorted({name for name in parties if parties.count(name) > 1}):
+        raise IdentityError(f"the party {twice[0]!r} is named twice", hint="give each party its own name")
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        raise IdentityError(f"cannot make {folder}: it is in use", hint=_NEW)
+    draft = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}")
+    try:
+        files.make_folder(folder.parent)
+        prints = _fill(draft, parties, server_names, days)
+        draft.rename(folder)
+    except OSError as error:
+        raise IdentityError(f"cannot make {folder}: {error.strerror or error}", hint=_NEW) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return prints
+
+
+def _fill(folder: Path, parties: Sequence[str], server_names: Sequence[str], days: int) -> dict[str, str]:
+    authority = Authority.make(days=days)
+    ca = certificate_pem(authority.certificate)
+    folder.mkdir(mode=0o700)
+    _put(folder / "ca", {"key.pem": key_pem(authority.key), "cert.pem": ca})
+    prints = {}
+    for name in (SERVER, *parties):
+        role, hosts = (Role.SERVER, server_names) if name == SERVER else (Role.PARTY, ())
+        key = new_key()
+        certificate = authority.sign(make_request(key, name, hosts), role=role, days=days)
+        pem = certificate_pem(certificate)
+        _put(folder / name, {"key.pem": key_pem(key), "cert.pem": pem, "ca.pem": ca})
+        prints[name] = fingerprint(certificate)
+    return prints
+
+
+def _put(folder: Path, contents: dict[str, bytes]) -> None:
+    folder.mkdir(mode=0o700)
+    for name, data in contents.items():
+        files.create(folder / name, data, mode=files.PRIVATE if name == "key.pem" else files.PUBLIC)

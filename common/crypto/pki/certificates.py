@@ -89,7 +89,6 @@ def name_of(certificate: Certificate | bytes) -> str:
 
 
 def describe(certificate: Certificate | bytes) -> Description:
-    """Describes a certificate, also an authority's; bytes are PEM."""
     parsed = _parsed(certificate)
     try:  # fields are parsed on access
         return _described(parsed)

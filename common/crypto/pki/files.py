@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from colonnade.common.errors import IdentityError
-from colonnade.common.run.permissions import publish
+from colonnade.common.run.files import publish
 
 PRIVATE = 0o600
 

@@ -1,19 +1,91 @@
 """Conversion of Arrow cells to numbers, words or keys.
 
 A format without types (CSV) gives text in every column. All functions but `decoded` take columns of a `plain_type`.
+
+Text is read as numbers in a notation (decimal mark, thousands separator), and as dates: days since the beginning of
+1970, in UTC where a zone is given.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from colonnade.common.config.data.columns import Type
-from colonnade.common.data.columns import dates
-from colonnade.common.data.columns.notation import PLAIN, Notation, without_unit
+from colonnade.common.config.data.columns import CLOCK, DATE_PARTS, Decimal, Thousands, Type
+
+_MARKS = {",": ",", ".": r"\.", "'": "['’]", " ": "[ \u00a0\u202f]"}  # typographic variants of the separators
+
+
+@dataclass(frozen=True)
+class Notation:
+    """A number notation: the decimal mark, and the separator of groups of three digits, in all long numbers or none."""
+
+    decimal: Decimal = "."
+    thousands: Thousands = ""
+
+    def __str__(self) -> str:
+        said = [f"decimal: {self.decimal!r}"] if self.decimal != "." else []
+        return ", ".join([*said, *([f"thousands: {_quoted(self.thousands)}"] if self.thousands else [])])
+
+    @cached_property
+    def pattern(self) -> str:
+        point = _MARKS[self.decimal]
+        grouped = rf"|[1-9]\d{{0,2}}(?:{_MARKS[self.thousands]}\d{{3}})+(?:{point}\d+)?" if self.thousands else ""
+        return rf"^[+-]?(?:(?:\d+{point}?\d*|{point}\d+)(?:[eE][+-]?\d+)?{grouped})$"
+
+    def fits(self, text: pa.Array) -> pa.Array:
+        """Mask of the cells that are numbers; null where `text` is."""
+        return pc.match_substring_regex(text, self.pattern)
+
+    def plain(self, text: pa.Array) -> pa.Array:
+        if self.thousands:
+            text = pc.replace_substring_regex(text, _MARKS[self.thousands], "")
+        return text if self.decimal == "." else pc.replace_substring(text, self.decimal, ".")
+
+
+PLAIN = Notation()
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+"""A number in plain notation. Python's own float() takes 1_000, digits of other scripts, nan and inf too."""
+
+FOREIGN = (
+    Notation(","),
+    Notation(".", ","),
+    Notation(",", "."),
+    Notation(".", "'"),
+    Notation(".", " "),
+    Notation(",", " "),
+    Notation(",", "'"),
+)
+"""Other common notations."""
+
+
+def notations(text: pa.Array) -> tuple[Notation, ...]:
+    """Notations that fit all cells; the first of several that give the same numbers."""
+    found: list[tuple[Notation, pa.Array]] = []
+    for one in (PLAIN, *FOREIGN):
+        if pc.all(one.fits(text), min_count=0).as_py():
+            numbers = one.plain(text)
+            if not any(numbers.equals(others) for _, others in found):
+                found.append((one, numbers))
+    return tuple(one for one, _ in found)
+
+
+def without_unit(text: pa.Array, unit: str) -> pa.Array:
+    """Cells with the unit before or after the number removed; null where it is absent."""
+    mark = re.escape(unit)
+    has = pc.match_substring_regex(text, rf"^[+-]?\s*{mark}|{mark}$")
+    bare = pc.replace_substring_regex(text, rf"^([+-]?)\s*{mark}\s*|\s*{mark}$", r"\1")
+    return pc.if_else(has, bare, pa.scalar(None, pa.string()))
+
+
+def _quoted(mark: str) -> str:
+    return f'"{mark}"' if mark == "'" else f"'{mark}'"
+
 
 MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Text that counts as a missing number. A missing word is an empty one only."""
@@ -66,7 +138,7 @@ class Reading:
     def numbers(self, cells: pa.Array) -> np.ndarray:
         """(n,) float64, NaN where a number is missing. Raises Misfit if a cell is not of the type, or not finite."""
         if self.type.startswith("date"):
-            return dates.days(self._instants(cells))
+            return days(self._instants(cells))
         if not is_text(cells):
             values = _typed(cells, self.type)
         elif self.type == "boolean":
@@ -106,7 +178,7 @@ class Reading:
         if not is_text(cells):
             raise Misfit(0, f"is of type {kind}, which is no date", MEND)
         text, form = written(cells), self.type.removeprefix("date").strip()
-        found = dates.dates(text, form)
+        found = dates(text, form)
         _refuse(text, found, f"is no date of the form {form or '2024-03-01'}")
         return found
 
@@ -240,3 +312,68 @@ def _refuse(text: pa.Array, found: pa.Array, what: str) -> None:
 def _floats(cells: pa.Array) -> np.ndarray:
     found: np.ndarray = cells.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
     return found
+
+
+_DAY = 86_400e6  # microseconds
+_INSTANT = pa.timestamp("us")
+
+
+def dates(text: pa.Array, form: str = "") -> pa.Array:
+    """Instants; null where a cell is not a date of this form.
+
+    Args:
+        text: cells without white space around them, null where one is missing.
+        form: for example `%d.%m.%Y %H:%M`; "" for ISO 8601: `2024-03-01`, with `T` or a space before a time.
+    """
+    return _iso(text if not form else _rewritten(text, form))
+
+
+def days(instants: pa.Array) -> np.ndarray:
+    """Days since 1970, (n,) float64, NaN where a date is missing; instants of any resolution."""
+    counted = pc.cast(pc.cast(instants, _INSTANT, safe=False), pa.int64())
+    found: np.ndarray = pc.divide(pc.cast(counted, pa.float64(), safe=False), _DAY).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _rewritten(text: pa.Array, form: str) -> pa.Array:
+    """ISO 8601 text; null where a cell has another form.
+
+    pyarrow's strptime is not used: it reads February 31 as March 2.
+    """
+    pattern = re.escape(form)
+    for code, group in {**DATE_PARTS, **CLOCK}.items():
+        pattern = pattern.replace(code, group)
+    parts = pc.extract_regex(text, f"^{pattern}$")
+    names = {field.name for field in parts.type}
+
+    def part(name: str) -> pa.Array | pa.Scalar:
+        if name not in names:
+            return pa.scalar("00")
+        return pc.utf8_lpad(pc.if_else(pc.is_valid(parts), pc.struct_field(parts, name), None), 2, "0")
+
+    day = pc.binary_join_element_wise(*map(part, "Ymd"), "-")
+    return pc.binary_join_element_wise(day, pc.binary_join_element_wise(*map(part, "HMS"), ":"), " ")
+
+
+def _iso(text: pa.Array) -> pa.Array:
+    text = pc.replace_substring_regex(text, r"([.]\d{6})\d+", r"\1")  # nanoseconds
+    zoned = pc.match_substring_regex(text, r"\d\d:.*(Z|[+-]\d\d(:?\d\d)?)$")
+    nothing = pa.scalar(None, pa.string())
+    local = _parsed(pc.if_else(zoned, nothing, text), _INSTANT)
+    elsewhere = _parsed(pc.if_else(zoned, text, nothing), pa.timestamp("us", "UTC"))
+    return pc.coalesce(local, pc.cast(elsewhere, _INSTANT))
+
+
+def _parsed(text: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Parsed cells, null where one cannot be read: all at once if every cell can be read, else one by one."""
+    try:
+        return pc.cast(text, kind)
+    except pa.ArrowInvalid:
+        return pa.array([_one(cell, kind) for cell in text], kind)
+
+
+def _one(cell: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
+    try:
+        return cell.cast(kind)
+    except pa.ArrowInvalid:
+        return None

@@ -22,8 +22,8 @@ from torch import Tensor
 from colonnade.common.data.columns.encode import Code
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import TypedColumn
-from colonnade.common.run.durable import write_kept
-from colonnade.common.run.kept_records import sealed, unsealed
+from colonnade.common.run.files import write_kept
+from colonnade.common.run.json_text import sealed, unsealed
 from colonnade.common.run.run_folder import MemberFolder
 
 MODERATE, LARGE = 0.1, 0.25
@@ -60,7 +60,6 @@ class ColumnBins:
 
         Args:
             cells: float64 (n,), as the table has them: numbers, or codes of words; NaN is missing.
-            field: what the codes mean.
             trained: all words that training rows have.
         """
         missing = np.isnan(cells)

@@ -27,11 +27,7 @@ def doubts(features: Features) -> tuple[Doubt, ...]:
 
 
 def new_words(features: Features, train: Tensor) -> Iterator[Doubt]:
-    """Warnings about words that no training row has, where these are allowed; none quotes a word.
-
-    Args:
-        train: rows of training, int64 (m,).
-    """
+    """Warnings about words that no training row has, where these are allowed; none quotes a word."""
     words = {place: len(field.words) for place, field in enumerate(features.fields) if field.words is not None}
     everywhere, trained = (
         {place: torch.zeros(count + 1, dtype=torch.int64) for place, count in words.items()} for _ in range(2)

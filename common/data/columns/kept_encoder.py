@@ -23,8 +23,8 @@ from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import TypedColumn
 from colonnade.common.data.columns.scale import Bends, Scaler
 from colonnade.common.errors import CheckpointError, DataError
-from colonnade.common.run.durable import write_kept
-from colonnade.common.run.kept_records import sealed, unsealed
+from colonnade.common.run.files import write_kept
+from colonnade.common.run.json_text import sealed, unsealed
 from colonnade.common.run.run_folder import MemberFolder
 
 _ANEW = "restore it, or begin a new run"

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from colonnade.common.data.columns import cells
+from colonnade.common.data.columns.cells import FOREIGN, PLAIN, Notation, notations
 from colonnade.common.data.columns.fields import Doubt, Kind
-from colonnade.common.data.columns.notation import FOREIGN, PLAIN, Notation, notations
 
 SAMPLE = 10_000  # cells that are examined
 _FIRST = 32  # of them, that decide for most columns
@@ -80,9 +80,6 @@ def guess(name: str, column: pa.Array, notation: Notation, marks: Sequence[str] 
     """Infers the type of a text column: a category unless at least half of its non-empty cells are numbers.
 
     A stray word among numbers is then reported, instead of turning ten thousand numbers into a category.
-
-    Args:
-        marks: declared for missing values.
 
     Raises:
         Misfit: it would be a category, and at least half of it looks like numbers or dates in an undeclared notation.
@@ -205,7 +202,6 @@ def _unreadable(text: pa.Array, form: str) -> bool:
 
 
 def _noted(foreign: pa.Array, plain: pa.Array) -> str:
-    """Setting that declares the notation that all these cells fit."""
     ways = notations(plain)
     if ways == (PLAIN,):
         return "they have a point before the fraction, which the configuration's `decimal` is not: write them alike"

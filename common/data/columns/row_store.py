@@ -25,7 +25,7 @@ from torch import Tensor
 
 from colonnade.common.data.columns.scale import Columns
 from colonnade.common.errors import DataError, EnvironmentFault
-from colonnade.common.run.durable import durable_file
+from colonnade.common.run.files import durable_file
 
 _HEADER = 4096  # bytes, so that values begin with a page
 _PIECE = 1 << 20  # bytes that are read ahead, and checked at a time

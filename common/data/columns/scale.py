@@ -36,8 +36,6 @@ class TableRows:
 
     Args:
         index: numbers of the rows, int64 (m,); None for all, in order.
-        change: of a block.
-        size: rows of a block.
     """
 
     values: Tensor
@@ -75,8 +73,6 @@ class TableRows:
 
 @dataclass(frozen=True)
 class _Moments:
-    """Deviations, means and ends of columns."""
-
     std: Tensor
     mean: Tensor
     low: Tensor

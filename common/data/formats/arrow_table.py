@@ -1,19 +1,32 @@
 """An Arrow table in memory, or anything that exports one as a stream: pandas, Polars, DuckDB, PyArrow.
 
 A row index of pandas among its columns is no feature: its values say where a row stood, and perhaps its outcome.
+
+A table on the disk is in Parquet or Arrow IPC (Feather): a file, or a folder of files whose order is that of their
+names; on this machine, or on a file system that Arrow knows (s3://, gs://, hdfs://). All files of a folder must agree
+on the columns that are read. Names of its folders such as `branch=A` (Hive, Spark) are columns of text, unless the
+files have the column themselves.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import IO, Any, Literal
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.dataset as pa_dataset
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
 
+from colonnade.common.data.columns import cells
+from colonnade.common.data.known_sets.catalogue import refuse_unusable
 from colonnade.common.data.table import BATCH, refuse_twice
-from colonnade.common.errors import DataError
+from colonnade.common.errors import DataError, nearest
 
 
 class ArrowTable:
@@ -83,3 +96,171 @@ def _entries(schema: pa.Schema) -> list[Any]:
         return []
     entries = found.get("index_columns") if isinstance(found, dict) else None
     return entries if isinstance(entries, list) else []
+
+
+Format = Literal["parquet", "arrow"]
+_BUFFER = 1 << 18  # bytes that are read of a column at a time
+_NOTHING = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One of the files, its path relative to the folder.
+
+    `folders` are columns that its folders' names give, with their values; None where one is missing.
+    """
+
+    name: str
+    fragment: Any
+    schema: pa.Schema
+    folders: Mapping[str, str | None]
+
+    def kind(self, column: str) -> pa.DataType | None:
+        """Type of a column as it is read; None if the file has none."""
+        if column in self.schema.names:
+            return cells.plain_type(self.schema.field(column).type)
+        return pa.string() if column in self.folders else None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.schema.names, *(name for name in self.folders if name not in self.schema.names))
+
+
+class ArrowFiles:
+    """Files as a table: batches are read on demand, and only the requested columns.
+
+    `index` and `unwritten` as in `HasIndex`. Raises DataError if a path holds nothing of the format, or two columns
+    have the same name.
+    """
+
+    def __init__(self, path: Path | str, kind: Format) -> None:
+        self._kind = kind
+        if isinstance(path, Path) and path.is_file():
+            refuse_unusable(path)
+        self._address = str(path)
+        self._name = self._address if isinstance(path, Path) else _without_secrets(path)
+        try:
+            files, root = (None, self._address) if isinstance(path, Path) else pa_fs.FileSystem.from_uri(path)
+            self._root = str(root)
+            dataset = pa_dataset.dataset(root, format=kind, filesystem=files)
+            self._files = [self._file(fragment) for fragment in dataset.get_fragments()]
+        except (pa.ArrowException, OSError) as error:
+            raise self._broken(error) from error
+        if not self._files:
+            raise DataError(
+                f"{path} is a folder without files", hint="name the folder or the file that holds the table"
+            )
+        for file in self._files:
+            refuse_twice(self._where(file), file.schema.names)
+        self.header = tuple(dict.fromkeys(name for file in self._files for name in file.names))
+        self.index = tuple(dict.fromkeys(name for file in self._files for name in index_columns(file.schema)))
+        self.unwritten = tuple(dict.fromkeys(name for file in self._files for name in unwritten_index(file.schema)))
+
+    def __str__(self) -> str:
+        return self._name
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The columns of all rows. Raises DataError if a file is broken, or files differ in these columns."""
+        schema = pa.schema([(name, self._type(name)) for name in columns])
+        for file in self._files:
+            own = [name for name in dict.fromkeys(columns) if name in file.schema.names]
+            try:
+                for batch in self._read(file, own):
+                    made = [self._column(file, field, batch) for field in schema]
+                    yield pa.RecordBatch.from_arrays(made, schema=schema)
+            except (pa.ArrowInvalid, OSError) as error:
+                raise self._broken(error) from error
+
+    def _read(self, file: _Part, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Some columns of a file. One thread without read-ahead, and of Parquet a page after the other: memory holds
+        neither the table nor a row group.
+        """
+        if self._kind == "parquet" and columns:
+            with file.fragment.open() as opened, pq.ParquetFile(opened, buffer_size=_BUFFER, pre_buffer=False) as found:
+                yield from found.iter_batches(BATCH, columns=list(columns), use_threads=False)
+            return
+        yield from file.fragment.to_batches(
+            columns=columns, batch_size=BATCH, batch_readahead=1, fragment_readahead=1, use_threads=False
+        )
+
+    def place(self, row: int) -> str:
+        """`FILE, row 7`, counted from 1 in its file."""
+        for file in self._files[:-1]:
+            if row < (rows := file.fragment.count_rows()):
+                return f"{self._where(file)}, row {row + 1}"
+            row -= rows
+        return f"{self._where(self._files[-1])}, row {row + 1}"
+
+    def _file(self, fragment: Any) -> _Part:
+        below = PurePath(fragment.path).relative_to(self._root)
+        said = (part.partition("=") for part in below.parts[:-1])
+        folders = {unquote(name): None if value == _NOTHING else unquote(value) for name, mark, value in said if mark}
+        return _Part(below.as_posix(), fragment, fragment.physical_schema, folders)
+
+    def _where(self, file: _Part) -> str:
+        return self._name if file.name == "." else f"{self._name.rstrip('/')}/{file.name}"
+
+    def _type(self, column: str) -> pa.DataType:
+        """The type in which all files give the column. Raises DataError if they do not agree."""
+        found: tuple[_Part, pa.DataType] | None = None
+        for file in self._files:
+            if (kind := file.kind(column)) is None:
+                other = next(other for other in self._files if other.kind(column) is not None)
+                raise DataError(
+                    f"{self._where(file)} has no column {column!r}, which {other.name} has"
+                    f"{nearest(column, [name for name in file.names if name not in other.names])}",
+                    hint="write all files with the same columns, or leave out with `drop` those that differ",
+                )
+            if found is None:
+                found = file, kind
+            elif (common := _common(found[1], kind)) is None:
+                raise DataError(
+                    f"{self._where(file)}: the column {column!r} is of type {kind}, and in {found[0].name} of "
+                    f"{found[1]}",
+                    hint="write the column with one type in all files, or leave it out with `drop`",
+                )
+            elif not common.equals(found[1]):
+                found = file, common
+        assert found is not None  # there is a file
+        return found[1]
+
+    def _column(self, file: _Part, field: pa.Field, batch: pa.RecordBatch) -> pa.Array:
+        if field.name not in file.schema.names:
+            return pa.repeat(pa.scalar(file.folders[field.name], pa.string()), batch.num_rows)
+        column = cells.decoded(batch.column(field.name))
+        return column if column.type.equals(field.type) else column.cast(field.type, safe=False)
+
+    def _broken(self, error: Exception) -> DataError:
+        kind = "Parquet" if self._kind == "parquet" else "an Arrow (Feather) file"
+        hint = f"write the table again as {kind}, or name the `source` that it is"
+        said = str(error).replace(self._address, self._name)
+        return DataError(f"{self._name} cannot be read: {said.splitlines()[0]}", hint=hint)
+
+
+def _without_secrets(address: str) -> str:
+    """An address for messages: without a user, a password and options."""
+    scheme, mark, rest = address.partition("://")
+    host, slash, path = rest.partition("?")[0].partition("/")
+    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
+
+
+def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The type for columns of both kinds, None if there is none; a column of null fits any type."""
+    if one.equals(other) or pa.types.is_null(other):
+        return one
+    kinds = one, other
+    if pa.types.is_null(one):
+        return other
+    if all(map(pa.types.is_unsigned_integer, kinds)):
+        return pa.uint64()
+    if all(map(pa.types.is_integer, kinds)):
+        return None if pa.uint64() in kinds else pa.int64()
+    return next((common for is_one, common in _ALIKE if all(map(is_one, kinds))), None)
+
+
+_ALIKE = (
+    (lambda kind: pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind), pa.float64()),
+    (lambda kind: pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None), pa.timestamp("us")),
+    (lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None, pa.timestamp("us", "UTC")),
+)
+"""Groups of types, and the type that columns of a group are read as."""

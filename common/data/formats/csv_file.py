@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from colonnade.common.data.columns.cells import MISSING
-from colonnade.common.data.columns.notation import NUMBER
+from colonnade.common.data.columns.cells import MISSING, NUMBER
 from colonnade.common.data.table import refuse_twice
 from colonnade.common.errors import DataError
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from colonnade.common.data.known_sets.places import find_file
+from colonnade.common.data.known_sets.catalogue import find_file
 from colonnade.common.data.table import BATCH, refuse_twice
 from colonnade.common.errors import ConfigError, DataError, EnvironmentFault
 

@@ -16,9 +16,9 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from colonnade.common.data.known_sets.places import cache
+from colonnade.common.data.known_sets.catalogue import cache
 from colonnade.common.errors import DataError
-from colonnade.common.run.own_files import open_own
+from colonnade.common.run.files import open_own
 
 _WORTH_A_COPY = 1 << 20  # packed bytes; smaller files inflate quickly enough
 _OPEN: Mapping[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open}

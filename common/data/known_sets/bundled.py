@@ -117,7 +117,6 @@ class Bundled:
         return torch.from_numpy(np.loadtxt(self.path.parent / self._layout.targets)).unsqueeze(1)
 
     def table(self) -> Tensor:
-        """The file's numbers, float64 (rows, columns)."""
         heading = 0 if self.path.suffix == ".gz" else 1
         delimiter = None if self._layout.targets else ","
         return torch.from_numpy(np.loadtxt(self.path, delimiter=delimiter, skiprows=heading))

@@ -10,8 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pooch
 
-from colonnade.common.data.known_sets.catalogue import Archive, DataFile, DataSet, known
-from colonnade.common.data.known_sets.places import cache
+from colonnade.common.data.known_sets.catalogue import Archive, DataFile, DataSet, cache, known
 from colonnade.common.errors import DataError, EnvironmentFault
 from colonnade.common.run.activity import Activity, activity
 

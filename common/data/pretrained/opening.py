@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from colonnade.common.config.pretrained import PretrainedConfig, TimmConfig, TransformersConfig
+from colonnade.common.config.models import PretrainedConfig, TimmConfig, TransformersConfig
 from colonnade.common.data.pretrained.tower import PretrainedTower
 from colonnade.common.errors import EnvironmentFault
 

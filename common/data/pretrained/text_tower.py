@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
 from transformers.utils import logging
 
-from colonnade.common.config.pretrained import TransformersConfig
+from colonnade.common.config.models import TransformersConfig
 from colonnade.common.data.pretrained.tower import WEIGHTS, PretrainedTower, Unreadable, digest_of
 from colonnade.common.errors import ConfigError
 

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from colonnade.common.config.pretrained import TimmConfig
+from colonnade.common.config.models import TimmConfig
 from colonnade.common.data.pretrained.tower import (
     PretrainedTower,
     Unreadable,

@@ -1,4 +1,4 @@
-"""A tower with weights made elsewhere (common/config/pretrained.py), opened: its module, and how a cell is read for it.
+"""A tower with weights made elsewhere (common/config/models.py), opened: its module, and how a cell is read for it.
 
 Weights are files of this machine in the form of safetensors, which holds no code. Nothing is downloaded.
 """

@@ -1,19 +1,216 @@
-"""Ledger of the messages that left a party: the party's own record, for its auditors."""
+"""Ledger of the messages that left a party: the party's own record, for its auditors.
+
+Its lines are a hash chain. A line ends in `"chain": H`, where H is SHA-256 over the hash of the line before and the
+line without its own hash. With the newest hash noted elsewhere, any later change, removal or insertion up to it can be
+detected. A rewrite of the whole file makes a consistent chain and is detected by the noted hash only.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
+import hashlib
+import io
 import json
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from colonnade.common.errors import EnvironmentFault
+from colonnade.common.errors import CheckpointError, EnvironmentFault
 from colonnade.common.messaging.message import Message, dtype_name, payload_bytes, schema, tensor_specs, tensors
-from colonnade.common.privacy.accounting.chain import Chain
-from colonnade.common.run.json_text import read_lines
+from colonnade.common.run.files import open_own
+from colonnade.common.run.json_text import is_torn, parse_json, read_lines
+
+BEGINNING = "0" * 64
+"""Placeholder for the hash before the first line."""
+
+_MARK = ', "chain": "'
+_END = '"}'
+LOST = "restore it from a newer copy, or begin a new run, which spends epsilon anew"
+_TAIL = 65_536  # bytes at a file's end that are searched first for its last complete line
+
+
+class Chain:
+    """An append-only file of chained lines, each written immediately.
+
+    Several writers may share a file, each line under a lock: a writer that finds the file longer than it left it
+    continues from its newest line. A line truncated by a crash or a full disk is terminated first.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: io.FileIO | None = None
+        self._head, self._size = BEGINNING, -1
+
+    def append(self, entry: Mapping[str, Any], *, durably: bool = False) -> None:
+        """Adds a line.
+
+        Args:
+            entry: its content, not empty.
+            durably: True to sync to the disk before returning.
+
+        Raises:
+            OSError: the write failed.
+        """
+        # Unbuffered: no part of a failed write may be flushed with the next line.
+        file = self._file = self._file or io.FileIO(_opened(self._path), "a")
+        with _alone(file):
+            before = ""
+            if os.fstat(file.fileno()).st_size != self._size:
+                self._head, before = newest(self._path), "\n" if is_torn(self._path) else ""
+            line = json.dumps(entry)
+            head = _after(self._head, line)
+            _write(file, f"{before}{line[:-1]}{_MARK}{head}{_END}\n".encode())
+            self._head, self._size = head, os.fstat(file.fileno()).st_size
+            if durably:
+                os.fsync(file.fileno())
+
+    def close(self) -> None:
+        """Closes the file. Raises OSError if written lines cannot be made durable."""
+        if self._file is not None:
+            self._file.close()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Result of verifying a chain.
+
+    Attributes:
+        lines: number of complete lines before the first broken one.
+        torn: numbers of lines truncated by a crash; they carry nothing, and the chain skips them.
+        broken: number, from 1, of the first line with a wrong hash; None if there is none.
+        head: the newest valid hash.
+    """
+
+    lines: int
+    torn: tuple[int, ...]
+    broken: int | None
+    head: str
+
+
+def verify(path: Path) -> Verdict:
+    """Verifies a whole file. Raises OSError if it cannot be read."""
+    head, lines, torn = BEGINNING, 0, tuple[int, ...]()
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            line, found = _parted(raw)
+            if not found and not _is_entry(raw):
+                torn += (number,)
+            elif found != (expected := _after(head, line)):
+                return Verdict(lines, torn, number, head)
+            else:
+                head, lines = expected, lines + 1
+    return Verdict(lines, torn, None, head)
+
+
+def newest(path: Path) -> str:
+    """The hash of the newest line that has one, `BEGINNING` if none has. Raises OSError if it cannot be read."""
+    if not path.is_file():
+        return BEGINNING
+    size = path.stat().st_size
+    for begin in dict.fromkeys((max(size - _TAIL, 0), 0)):
+        with path.open("rb") as file:
+            file.seek(begin)
+            lines = file.read().splitlines()[1 if begin else 0 :]  # the first line of a part may be incomplete
+        for raw in reversed(lines):
+            if found := _parted(raw)[1]:
+                return found
+    return BEGINNING
+
+
+def mark(path: Path) -> str:
+    """Length and newest hash of a file as it is on the disk when this returns, for `refuse_shorter`. Raises OSError."""
+    if not path.is_file():
+        return f"0 {BEGINNING}"
+    with io.FileIO(_opened(path), "a") as file, _alone(file):
+        os.fsync(file.fileno())
+        return f"{os.fstat(file.fileno()).st_size} {newest(path)}"
+
+
+def refuse_shorter(path: Path, before: str) -> None:
+    """Refuses a file that has lost lines since `mark` gave `before`, or whose lines were altered.
+
+    Lines without hashes at the beginning, of versions that wrote none, are passed over.
+
+    Raises:
+        CheckpointError: naming the file and, where it is known, the line.
+    """
+    try:
+        size, head = int(before.split(maxsplit=1)[0]), before.split()[1]
+        found = path.stat().st_size if path.is_file() else 0
+    except (OSError, ValueError, IndexError):
+        raise CheckpointError(f"{path} cannot be compared with the pin beside it", hint=LOST) from None
+    if found < size:
+        what = f"has {found} bytes" if path.is_file() else "is missing"
+        raise CheckpointError(f"{path} {what}, and had {size} when this folder was last used", hint=LOST)
+    if not found:
+        return
+    seen, chained = BEGINNING, False
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            line, hashed = _parted(raw)
+            if hashed:
+                chained = True
+                if hashed != (seen := _after(seen, line)):
+                    raise CheckpointError(f"{path}, line {number}: its hash does not fit what is before it", hint=LOST)
+            elif chained and _is_entry(raw):
+                raise CheckpointError(f"{path}, line {number}: its hash is missing", hint=LOST)
+    if size and not _had(path, size, head):
+        raise CheckpointError(f"{path} is another file than when this folder was last used", hint=LOST)
+
+
+def _had(path: Path, size: int, head: str) -> bool:
+    """True if the newest hash within so many bytes is this one."""
+    seen = BEGINNING
+    with path.open("rb") as file:
+        for raw in file.read(size).splitlines():
+            seen = _parted(raw)[1] or seen
+    return seen == head
+
+
+@contextmanager
+def _alone(file: io.FileIO) -> Iterator[None]:
+    """Excludes other processes, and other chains of this process, while it writes."""
+    fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _opened(path: Path) -> int:
+    return open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+
+
+def _write(file: io.FileIO, data: bytes) -> None:
+    while data:
+        data = data[file.write(data) :]
+
+
+def _after(head: str, line: str) -> str:
+    return hashlib.sha256(f"{head}{line}".encode()).hexdigest()
+
+
+def _parted(raw: bytes) -> tuple[str, str]:
+    """A line without its hash, and its hash; "" if it has none or is incomplete."""
+    text = raw.decode(errors="replace").rstrip("\n")
+    line, mark, end = text.rpartition(_MARK)
+    found = end.removesuffix(_END)
+    whole = bool(mark) and end.endswith(_END) and len(found) == len(BEGINNING) and _is_entry(raw)
+    return (f"{line}}}", found) if whole else (text, "")
+
+
+def _is_entry(raw: bytes) -> bool:
+    try:
+        return isinstance(parse_json(raw), dict)
+    except ValueError:
+        return False
+
 
 _ROWS = {"rows": 0, "coded": 0, "keys": 0, "lines": 1}  # dimensions that count rows, and how many more than these
 _FAILURE = "Failure"
@@ -23,7 +220,7 @@ _SHORT = 64  # characters or numbers that are written out
 class Ledger:
     """An append-only file of JSON lines, one per message, written before the message is sent.
 
-    Every line carries a hash over all earlier ones (common/privacy/accounting/chain.py). The file is not part of
+    Every line carries a hash over all earlier ones (common/privacy/accounting/ledger.py). The file is not part of
     checkpoints and is never rolled back. Messages sent again after a rollback are recorded again, marked `repeat`.
 
     Args:

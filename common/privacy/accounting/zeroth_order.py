@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from colonnade.common.errors import InputError
-from colonnade.common.privacy.accounting.renyi import renyi_epsilon
+from colonnade.common.privacy.accounting.accountant import renyi_epsilon
 
 CAVEAT = (
     "not a guarantee: it takes the scatter of an estimate for Gaussian noise though parties know the directions that "

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import EnvironmentFault, InputError
-from colonnade.common.run.durable import write_durably
+from colonnade.common.run.files import write_durably
 from colonnade_lab.attacks.network import Network, fit, linear
 from colonnade_lab.attacks.rows import (
     FieldRecords,

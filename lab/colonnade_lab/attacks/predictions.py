@@ -10,14 +10,12 @@ from colonnade.common.data.rows import generator
 from colonnade.common.messaging.forms import AS_IS
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
-from colonnade.common.privacy.accounting.row_budget import RowBudget
-from colonnade.common.privacy.codes.plan import DiscretePlan
-from colonnade.common.privacy.codes.release import CodeRelease, SeededSets
+from colonnade.common.privacy.codes import CodeRelease, DiscretePlan, SeededSets
 from colonnade.common.privacy.gaussian import GaussianPlan, GaussianRelease
 from colonnade.common.privacy.noise import Normals, secure_bytes, seeded_normals
 from colonnade.common.privacy.release import QuantisedRelease, Release, release_clear
-from colonnade.common.privacy.rescale import Rescale
-from colonnade.common.privacy.rows import RowPlan, RowRelease
+from colonnade.common.privacy.rows import RowBudget, RowPlan, RowRelease
+from colonnade.common.privacy.shaped import Rescale
 from colonnade_lab.attacks.run import AttackedRun
 
 

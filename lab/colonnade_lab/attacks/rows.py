@@ -21,8 +21,7 @@ from colonnade.client.transcript.capture import Captured, Way
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.message import Message, tensor_specs
-from colonnade.common.models.directions import Directions
-from colonnade.common.models.zeroth_order import estimate
+from colonnade.common.models.zeroth_order import Directions, estimate
 from colonnade.common.protocols.czofo import Config, Differences
 from colonnade_lab.attacks.run import AttackedRun
 

@@ -15,7 +15,7 @@ import torch
 
 from colonnade.common.config.data.columns import AllSplit, PartyIndex
 from colonnade.common.data.formats.idx import IdxImages, holds, read_labels
-from colonnade.common.data.known_sets.places import find
+from colonnade.common.data.known_sets.catalogue import find
 from colonnade.common.data.split import part_of
 
 NAME = "mnist-longtail"

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 import colonnade
 from colonnade.common.errors import InputError
-from colonnade.common.run.durable import alone_in
+from colonnade.common.run.files import alone_in
 from colonnade.reports.console.outputs import write_text
 from colonnade_lab.papers.measures import RunRecord
 from colonnade_lab.papers.running import Job

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.data.known_sets.places import cache
+from colonnade.common.data.known_sets.catalogue import cache
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import load

@@ -22,12 +22,12 @@ from colonnade.common.config.privacy import AdaptivePrivacyConfig, DiscretePriva
 from colonnade.common.contracts.schedule import PLANS
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
-from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
+from colonnade.common.privacy.accounting.accountant import gaussian_epsilon
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
-from colonnade.common.privacy.codes.plan import DiscretePlan
+from colonnade.common.privacy.codes import DiscretePlan
 from colonnade.common.privacy.noise import Normals, seeded_normals
-from colonnade.common.privacy.regions import bring_into
 from colonnade.common.privacy.rows import RowPlan
+from colonnade.common.privacy.shaped import bring_into
 from colonnade.common.privacy.sum_noise import noisy_ring
 from colonnade_lab.attacks.audit.canaries import Audited, Guesses, audit, least_of_any, least_of_gaussian, p_value
 from colonnade_lab.attacks.audit.mechanisms import (

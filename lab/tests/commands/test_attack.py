@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
+from colonnade.common.privacy.accounting.accountant import gaussian_epsilon
 from colonnade_lab.attacks import completion
 from tests.cli.data.test_wrong_input import run
 from tests.support.federation import tree

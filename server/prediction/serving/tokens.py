@@ -17,7 +17,7 @@ from pathlib import Path
 
 from colonnade.common.crypto.pki import files
 from colonnade.common.errors import DataError, EnvironmentFault
-from colonnade.common.run.own_files import open_own
+from colonnade.common.run.files import open_own
 
 _BYTES = 32  # of a generated token: 43 characters
 _SHORTEST = 32  # least characters of a token

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from colonnade.common.privacy.codes.plan import as_codes
+from colonnade.common.privacy.codes import as_codes
 from colonnade.server.training.context import ServerContext
 
 _CERTAIN = 30.0  # epsilon used for codes without noise

@@ -25,9 +25,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from colonnade.common.models.directions import Directions
 from colonnade.common.models.losses import CrossEntropy, Objective
-from colonnade.common.models.zeroth_order import spread
+from colonnade.common.models.zeroth_order import Directions, spread
 from colonnade.common.protocols.czofo import Config
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.fusion.joint import CombinedHead

@@ -11,8 +11,8 @@ from colonnade.common.config.models import JointHeadConfig, MlpHeadConfig, Party
 from colonnade.common.models.admm import head_gradients
 from colonnade.common.models.build import build_agreed_head, build_head
 from colonnade.common.models.heads import xavier
+from colonnade.common.models.local_steps import Descent
 from colonnade.common.models.optimiser import build_optimiser
-from colonnade.common.models.steps.descent import Descent
 from colonnade.server.training.context import ServerContext
 
 

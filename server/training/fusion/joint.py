@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from colonnade.common.config.optimisers import SgdConfig
+from colonnade.common.models.backprop import Parameters
 from colonnade.common.models.optimiser import build_optimiser, stepper
-from colonnade.common.models.row_gradients import Parameters
 from colonnade.server.privacy.response_noise import ResponseNoise
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.fusion.heads import PartyHeads, joint_head

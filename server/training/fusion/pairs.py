@@ -12,7 +12,7 @@ from torch import Tensor
 from colonnade.common.contracts.pairs import Difference, Evaluation, Pair, PairsConfig
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
-from colonnade.common.models.two_point import TwoPoint, row_losses
+from colonnade.common.models.zeroth_order import TwoPoint, row_losses
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
 from colonnade.server.training.fusion.joint import CombinedHead, Targets

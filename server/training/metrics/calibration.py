@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.common.config.decision import Calibrate
+from colonnade.common.config.members import Calibrate
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.common.config.decision import Calibrate, DecideConfig
+from colonnade.common.config.members import Calibrate, DecideConfig
 from colonnade.common.run.state import State
 from colonnade.server.training.metrics import calibration, quality
 from colonnade.server.training.metrics.calibration import Calibration

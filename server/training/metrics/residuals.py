@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from colonnade.common.data.targets import CountScale, TargetScale
+from colonnade.common.data.labels import CountScale, TargetScale
 from colonnade.common.models.losses import PoissonDeviance, Squared
 from colonnade.server.training.metrics import chance
 

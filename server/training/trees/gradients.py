@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.contracts.boosting import scores_of
-from colonnade.common.data.targets import CountScale
+from colonnade.common.data.labels import CountScale
 from colonnade.server.training.classes import WeightedCrossEntropy
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.trees.grower import Gradients

@@ -21,23 +21,22 @@ import torch
 from colonnade.client.member.pin import Pin
 from colonnade.client.privacy.codes import DRAWS, PLACES, KeptCodes, RowPlaces
 from colonnade.common.aggregation.summed_sets import MemberRecord, times_written
-from colonnade.common.alignment.kept.daily import NAME as TESTED
-from colonnade.common.alignment.kept.daily import DailyLimits
-from colonnade.common.alignment.kept.foreign_keys import NAME as FOREIGN
-from colonnade.common.alignment.kept.foreign_keys import ForeignKeys
+from colonnade.common.alignment.limits import NAME as FOREIGN
+from colonnade.common.alignment.limits import NAME as TESTED
+from colonnade.common.alignment.limits import DailyLimits, ForeignKeys
 from colonnade.common.config.label_privacy import LabelPrivacyConfig, ResponseNoiseConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.conversation.membership import Begin
+from colonnade.common.conversation.parcels import Begin
 from colonnade.common.data.columns.encode import EncodeConfig, Encoder
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.errors import CheckpointError, ColonnadeError
-from colonnade.common.privacy.accounting.chain import Chain
+from colonnade.common.privacy.accounting.ledger import Chain
 from colonnade.common.privacy.subsets import SubsetSelection
-from colonnade.common.run import kept_records
+from colonnade.common.run import json_text
 from colonnade.common.run.checkpoints import Checkpoints, Owner
-from colonnade.common.run.kept_records import sealed
+from colonnade.common.run.json_text import sealed
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.common.run.start_secret import SECRET, StartSecret
@@ -264,7 +263,7 @@ def test_a_crash_between_a_record_and_its_witness_is_no_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crash: int
 ) -> None:
     limits(tmp_path).count({"bob": 7})
-    write, calls = kept_records.write_durably, list[Path]()
+    write, calls = json_text.write_durably, list[Path]()
 
     def failing(path: Path, content: bytes, mode: int = 0o666) -> None:
         calls.append(path)
@@ -272,7 +271,7 @@ def test_a_crash_between_a_record_and_its_witness_is_no_loss(
             raise OSError(28, "No space left on device")
         write(path, content, mode)
 
-    monkeypatch.setattr(kept_records, "write_durably", failing)
+    monkeypatch.setattr(json_text, "write_durably", failing)
     with pytest.raises(Exception, match="cannot be written"):
         limits(tmp_path).count({"bob": 5})
     monkeypatch.undo()

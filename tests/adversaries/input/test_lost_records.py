@@ -20,7 +20,7 @@ from colonnade.common.aggregation.summed_sets import MemberRecord
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.errors import CheckpointError, ColonnadeError
-from colonnade.common.privacy.accounting.chain import Chain, mark, refuse_shorter
+from colonnade.common.privacy.accounting.ledger import Chain, mark, refuse_shorter
 from colonnade.common.run.checkpoints import Checkpoints
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
@@ -235,7 +235,7 @@ def test_noisy_labels_older_than_the_newest_checkpoint_are_refused(tmp_path: Pat
 def test_an_older_ledger_beside_a_newer_pin_is_noticed_by_the_pin_alone(tmp_path: Path) -> None:
     home = PartyFolder(tmp_path)
     ledger_of(tmp_path)
-    from colonnade.common.conversation.membership import Begin
+    from colonnade.common.conversation.parcels import Begin
 
     pin = Pin("a", tmp_path, Checkpoints(home.checkpoints))
     shutil.rmtree(tmp_path)

@@ -23,7 +23,7 @@ import pytest
 import yaml
 
 from colonnade.cli import main as command_line
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.authority import make_federation
 from tests.support import household, warm
 from tests.support.federation import tree
 

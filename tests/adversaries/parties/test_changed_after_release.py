@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from colonnade.client.privacy.egress import Egress
-from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.conversation.parcels import Item
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import tensors
 from colonnade.common.messaging.outgoing import Released

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.common.alignment.checks.planted import planted_among
+from colonnade.common.alignment.checks import planted_among
 from colonnade.common.alignment.messages import Positions, Proved
 from colonnade.common.alignment.psi_member import PsiMember
 from colonnade.common.conversation.conversation import SERVER

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.alignment.checks.list_digest import ListDigest
-from colonnade.common.alignment.kept.store import KeptAlignment
+from colonnade.common.alignment.checks import ListDigest
 from colonnade.common.alignment.messages import Pledge, Pledges, Points
 from colonnade.common.alignment.psi_member import PsiMember
+from colonnade.common.alignment.store import KeptAlignment
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.group import Secret, hash_to_curve
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.crypto.signatures import ForgedError
 from colonnade.common.errors import ContractError

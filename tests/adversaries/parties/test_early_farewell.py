@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from colonnade.common.config.run_options import Quorum
-from colonnade.common.conversation.control import Close, Open, Save
-from colonnade.common.conversation.membership import Begin, Farewell, Parcel, Refusal, Rewind, Welcome
+from colonnade.common.conversation.parcels import Begin, Close, Farewell, Open, Parcel, Refusal, Rewind, Save, Welcome
 from colonnade.common.errors import ContractError, RefusedError
 from colonnade.common.protocols.split import Embedding, Gradient
 from tests.server.stage import close, hello, in_session, stage

@@ -18,10 +18,9 @@ import pytest
 import torch
 
 from colonnade.common.config.run_options import Quorum
-from colonnade.common.conversation.control import Statement
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import run_virtual
-from colonnade.common.conversation.membership import Parcel, Refusal
+from colonnade.common.conversation.parcels import Parcel, Refusal, Statement
 from colonnade.common.errors import ContractError
 from colonnade.common.protocols.split import CONTRACT, Embedding, Evaluation, Gradient
 from colonnade.common.wire.codec import Codec

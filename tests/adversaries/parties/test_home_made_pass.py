@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from colonnade.client.privacy.egress import Egress
-from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.conversation.parcels import Item
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.outgoing import MaskedTensor, Released, nothing
 from colonnade.common.privacy.accounting.ledger import Ledger
@@ -29,7 +29,7 @@ MAKERS = {
     "common/privacy/release.py": {"Released"},
     "common/privacy/gaussian.py": {"Released"},
     "common/privacy/rows.py": {"Released"},
-    "common/privacy/codes/release.py": {"Released"},
+    "common/privacy/codes.py": {"Released"},
     "common/crypto/sealing.py": {"MaskedTensor"},
     "client/training/sums.py": {"MaskedTensor"},
     "common/aggregation/masks.py": {"MaskedTensor"},

@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.contracts.registry import CONTRACTS
-from colonnade.common.conversation.control import Statement
-from colonnade.common.conversation.membership import Failure, Farewell, Hello, Parcel, Saved, Spent
+from colonnade.common.conversation.parcels import Failure, Farewell, Hello, Parcel, Saved, Spent, Statement
 from colonnade.common.errors import ContractError, PartyFailed, PartyLost, RefusedError, TrainingDiverged
 from colonnade.common.protocols.split import Embedding, Evaluation
 from colonnade.common.wire.codec import Codec

@@ -10,7 +10,7 @@ import asyncio
 import pytest
 import torch
 
-from colonnade.common.conversation.membership import Refusal
+from colonnade.common.conversation.parcels import Refusal
 from colonnade.common.errors import PartyAway
 from colonnade.common.protocols.split import Embedding
 from tests.server.stage import in_session, stage

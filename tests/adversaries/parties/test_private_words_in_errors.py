@@ -16,8 +16,8 @@ import pytest
 
 import colonnade
 from colonnade.client.member.process import PartyMember
-from colonnade.common.aggregation.confirmed_sets import SetError
 from colonnade.common.aggregation.masks import BlindError
+from colonnade.common.aggregation.summed_sets import SetError
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.sealing import SealError

@@ -24,7 +24,7 @@ TOWERS = """
 import random
 import torch
 from torch import nn
-from colonnade.common.models.towers.polynomial import Polynomial
+from colonnade.common.models.polynomial import Polynomial
 
 
 class Tower(nn.Module):

@@ -17,8 +17,8 @@ from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.prediction import Decisions, Output
 from colonnade.common.contracts.registry import CONTRACTS
-from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.conversation.parcels import Item
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import (
     Message,

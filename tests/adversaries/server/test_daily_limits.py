@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.alignment.kept.daily import NAME
+from colonnade.common.alignment.limits import NAME
 from colonnade.common.alignment.messages import Points
 from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.errors import ConfigError
 from tests.support.alignment import federation

@@ -13,8 +13,7 @@ from unittest.mock import patch
 import pytest
 
 from colonnade.client.member import sessions
-from colonnade.common.conversation.control import Open, Relayed, Save, Statement
-from colonnade.common.conversation.membership import Begin, Hello, Parcel, Rewind, Welcome
+from colonnade.common.conversation.parcels import Begin, Hello, Open, Parcel, Relayed, Rewind, Save, Statement, Welcome
 from colonnade.common.errors import ContractError
 from colonnade.common.protocols.split import Embedding
 from colonnade.common.wire import connection

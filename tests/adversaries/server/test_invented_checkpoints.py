@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.conversation.control import Open, Save
-from colonnade.common.conversation.membership import Failure, Hello, Rewind, Saved
+from colonnade.common.conversation.parcels import Failure, Hello, Open, Rewind, Save, Saved
 from colonnade.common.errors import ContractError
 from tests.support.false_server import FalseServer, ServerPuppet, scripted
 

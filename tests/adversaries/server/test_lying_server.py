@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from colonnade.common.conversation.control import Open, Save
-from colonnade.common.conversation.membership import Begin, Failure
+from colonnade.common.conversation.parcels import Begin, Failure, Open, Save
 from colonnade.common.errors import ContractError, EnvironmentFault, TrainingDiverged
 from colonnade.common.protocols.split import Embedding, Evaluation, Gradient
 from colonnade.common.wire.frame import pack

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.common.config.members import Config
-from colonnade.common.conversation.control import Save
+from colonnade.common.conversation.parcels import Save
 from colonnade.common.errors import CheckpointError, ContractError, PeerError
 from colonnade.common.run.checkpoints import Checkpoints
 from colonnade.common.run.json_text import read_lines

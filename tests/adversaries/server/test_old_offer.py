@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from colonnade.common.aggregation.messages import KeyProofs, KeyRing
-from colonnade.common.conversation.control import Item
+from colonnade.common.conversation.parcels import Item
 from colonnade.common.crypto.signatures import ForgedError
 from colonnade.common.messaging.raw import lay_out, take_apart
 from tests.support.altered_lines import change_each

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from colonnade.common.privacy.accounting.calibration import gaussian_sigma
+from colonnade.common.privacy.accounting.accountant import gaussian_sigma
 from colonnade.reports.guarantee import describe_privacy
 from colonnade.reports.run_page.privacy import headline
 from colonnade.server.member.summary import protection

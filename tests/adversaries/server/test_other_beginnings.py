@@ -17,7 +17,7 @@ from colonnade.client.alignment.rows import PartyRows
 from colonnade.common.aggregation.subject import PREDICTION, TRAINING, rows_known, subject
 from colonnade.common.alignment.keys import digest_in_order
 from colonnade.common.config.alignment import KeysConfig
-from colonnade.common.conversation.control import Item
+from colonnade.common.conversation.parcels import Item
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.data.columns.features import Features
 from colonnade.common.errors import ContractError

@@ -11,16 +11,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from colonnade.common.conversation.control import Close, Open, Relayed, Statement
-from colonnade.common.conversation.membership import (
+from colonnade.common.conversation.parcels import (
     Begin,
+    Close,
     Failure,
     Farewell,
     Hello,
+    Open,
     Parcel,
+    Relayed,
     Rewind,
     Saved,
     Spent,
+    Statement,
     Welcome,
 )
 from colonnade.common.errors import ContractError, EnvironmentFault, PartyLost

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from colonnade.common.conversation.control import Item, Open
+from colonnade.common.conversation.parcels import Item, Open
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.protocols.vimadmm import Update
 from colonnade.simulation.federation import Outcome, Simulation

@@ -12,8 +12,8 @@ from functools import cache, partial
 import pytest
 import torch
 
-from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.parcels import Item
 from colonnade.common.protocols.fedvs import Answer, Bundle, Opened
 from tests.support.altered_lines import change_each
 from tests.support.federation import Outcome, config, federate

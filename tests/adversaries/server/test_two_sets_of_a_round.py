@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.aggregation.confirmed_sets import SetError
 from colonnade.common.aggregation.messages import Arrived, OpenedShares, SetProofs
+from colonnade.common.aggregation.summed_sets import SetError
 from colonnade.common.errors import ContractError
 from colonnade.common.protocols.fdml import Aggregate
 from tests.protocols.test_blinded import LATE, run

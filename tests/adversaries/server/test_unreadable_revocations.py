@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import IdentityError

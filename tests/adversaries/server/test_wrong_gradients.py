@@ -15,8 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.common.conversation.control import Open
-from colonnade.common.conversation.membership import Failure, Hello, Rewind
+from colonnade.common.conversation.parcels import Failure, Hello, Open, Rewind
 from colonnade.common.errors import BudgetSpent
 from colonnade.common.protocols.split import Embedding, Gradient
 from tests.support.false_server import scripted

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.strangers import Greedy
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.protocols.split import CONTRACT
 from colonnade.common.run.descriptors import connections

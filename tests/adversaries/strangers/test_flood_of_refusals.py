@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from colonnade.common.conversation.membership import Hello
+from colonnade.common.conversation.parcels import Hello
 from colonnade.common.errors import RefusedError
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.run.rate_limit import CAPS, Digest

@@ -15,15 +15,14 @@ import torch
 import yaml
 
 from colonnade.cli.data.commands import forget
-from colonnade.common.config.roster import check_id
+from colonnade.common.config.federation import check_id
 from colonnade.common.errors import ColonnadeError, ConfigError, EnvironmentFault, InputError
 from colonnade.common.parsing.earlier_defaults import load_begun
 from colonnade.common.parsing.file import load
-from colonnade.common.privacy.accounting.chain import Chain
+from colonnade.common.privacy.accounting.ledger import Chain
 from colonnade.common.run.checkpoints import Checkpoints
-from colonnade.common.run.durable import write_durably
+from colonnade.common.run.files import open_own, refuse_foreign, write_durably
 from colonnade.common.run.json_text import open_to_append
-from colonnade.common.run.own_files import open_own, refuse_foreign
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.tracking.mlflow_tracker import make_database

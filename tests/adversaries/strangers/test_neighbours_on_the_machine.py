@@ -20,7 +20,7 @@ import yaml
 
 from colonnade.common.crypto.pki import files
 from colonnade.common.errors import InputError
-from colonnade.common.run.permissions import VARIABLE, keep_private, narrow
+from colonnade.common.run.files import VARIABLE, keep_private, narrow
 from colonnade.launcher.folder_lock import locked_folder
 from colonnade.launcher.scratch import remove_stale, scratch
 from tests.support import warm
@@ -114,7 +114,7 @@ def test_certificates_can_be_read_by_others_as_far_as_the_user_lets_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for outside, mode in ((0o022, 0o644), (0o077, 0o600), (0o027, 0o640)):
-        monkeypatch.setattr("colonnade.common.run.permissions._outside", None)
+        monkeypatch.setattr("colonnade.common.run.files._outside", None)
         os.umask(outside)
         keep_private()
         files.write(tmp_path / "cert.pem", b"public", overwrite=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.authority import make_federation
 from tests.support import warm
 
 pytestmark = pytest.mark.slow

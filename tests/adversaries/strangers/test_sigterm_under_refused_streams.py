@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.flooders import CROWD, CROWDED
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.revocation import RevocationList
 from tests.cli.run.test_up import ROOT, events, finish, start, wait_for_round, write
 from tests.support.patience import PATIENCE

@@ -28,7 +28,7 @@ LIMITS = {"raised": (200, 4096), "kept in reserve": (260, 260)}  # soft and hard
 SERVER = """
 import asyncio, resource, sys
 from pathlib import Path
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.protocols.split import CONTRACT
 from colonnade.common.wire.codec import Codec

@@ -13,8 +13,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from colonnade.common.conversation.membership import Hello
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.conversation.parcels import Hello
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.crypto.pki.names import dns_name
 from colonnade.common.crypto.pki.revocation import RevocationList

@@ -17,7 +17,7 @@ from torch import Tensor
 from colonnade.client.privacy.mechanisms import Privacy
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.contracts.schedule import Schedule
-from colonnade.common.privacy.codes.plan import DiscretePlan
+from colonnade.common.privacy.codes import DiscretePlan
 from colonnade.common.run.state import State
 from tests.support.federation import config
 

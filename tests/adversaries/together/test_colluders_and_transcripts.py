@@ -12,8 +12,8 @@ from functools import cache, partial
 
 import pytest
 
-from colonnade.common.conversation.control import Item, Statement
 from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.parcels import Item, Statement
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.protocols.vimadmm import Update
 from tests.adversaries.server.test_split_views import PROTOCOLS, ROUNDS

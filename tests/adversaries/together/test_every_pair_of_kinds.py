@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from colonnade.client.dialling.instructions import Instructions
-from colonnade.common.conversation.control import Relayed, Statement
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.conversation.parcels import Relayed, Statement
 from colonnade.common.conversation.relay import Relay
 from colonnade.server.member.hub import Hub
 from tests.support.disturbed import End

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.aggregation.confirmed_sets import SetError
 from colonnade.common.aggregation.messages import Masked, OpenedShares, SealedShares, SetProof
-from colonnade.common.conversation.control import Item
+from colonnade.common.aggregation.summed_sets import SetError
 from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.parcels import Item
 from colonnade.common.errors import ColonnadeError, ContractError, PartyLost, TrainingDiverged
 from colonnade.common.messaging.message import Message
 from colonnade.common.protocols.codes import Codes

@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from colonnade.cli.data.datasets import app
-from colonnade.common.data.known_sets import places
+from colonnade.common.data.known_sets import catalogue
 from colonnade.common.data.known_sets.catalogue import KNOWN
 from colonnade.common.errors import DataError
 
@@ -15,7 +15,7 @@ def wide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A wide terminal, and no data sets."""
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
-    monkeypatch.setattr(places, "cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr(catalogue, "cache", lambda: tmp_path / "cache")
 
 
 def said() -> str:

@@ -14,11 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.cli.keys.pins import RosterText
-from colonnade.common.config.roster import read_roster
-from colonnade.common.crypto.pki.authority import Authority, Role
+from colonnade.common.config.federation import read_roster
+from colonnade.common.crypto.pki.authority import Authority, Role, make_request, read_request
 from colonnade.common.crypto.pki.certificates import certificate_pem, fingerprint
-from colonnade.common.crypto.pki.keys import new_key
-from colonnade.common.crypto.pki.requests import make_request, read_request
+from colonnade.common.crypto.pki.identity import new_key
 from colonnade.common.errors import ColonnadeError, ConfigError
 from tests.cli.data.test_certs import bad, good, join, run
 

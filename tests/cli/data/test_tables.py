@@ -20,8 +20,8 @@ from colonnade.cli.data.datasets import tables_app
 from colonnade.cli.data.deal import DealTerms, deal
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.members import Config
-from colonnade.common.data.shares import share
 from colonnade.common.data.sources import load_features, load_labels
+from colonnade.common.data.split import share
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import load
 from colonnade.launcher.prediction_files import PredictionIds

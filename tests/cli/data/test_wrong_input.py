@@ -15,9 +15,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
 from colonnade.cli import main as command_line
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.certificates import certificate_pem
-from colonnade.common.crypto.pki.federation import make_federation
-from colonnade.common.crypto.pki.keys import load_key
+from colonnade.common.crypto.pki.identity import load_key
 from colonnade.testing import digits
 from tests.support import warm
 

@@ -16,7 +16,7 @@ import pytest
 
 from colonnade.cli.main import completed
 from colonnade.common.errors import EnvironmentFault, InputError
-from colonnade.common.observability.loopback import is_loopback
+from colonnade.common.observability.ports import is_loopback
 from colonnade.reports import dashboard
 from colonnade.reports.dashboard import PERIOD, Current, Dashboard, Site, read_address
 from tests.cli.read.reports import Page, leave

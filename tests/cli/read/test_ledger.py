@@ -15,8 +15,7 @@ from colonnade.cli.read.ledger import ledger as summarise
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.message import PartyMessage
 from colonnade.common.privacy.accounting.budget import Budget
-from colonnade.common.privacy.accounting.chain import newest
-from colonnade.common.privacy.accounting.ledger import Ledger
+from colonnade.common.privacy.accounting.ledger import Ledger, newest
 from colonnade.common.protocols.split import Embedding, Evaluation
 from colonnade.reports.records.ledgers import KINDS, describe_kind
 from tests.support.towers import declare_operators

@@ -14,7 +14,7 @@ import torch
 import yaml
 from sklearn import metrics as truth
 
-from colonnade.common.data.targets import TargetScale
+from colonnade.common.data.labels import TargetScale
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.about import headline
 from colonnade.reports.run_page.page import write_page

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import colonnade as library
-from colonnade.common.alignment.kept.place import NAME
+from colonnade.common.alignment.place import NAME
 from colonnade.common.run.json_text import read_lines
 from tests.cli.run.test_predict import write_ids
 from tests.cli.run.test_up import events

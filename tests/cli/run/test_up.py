@@ -14,7 +14,7 @@ import psutil
 import pytest
 import yaml
 
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.parsing.file import load
 from tests.support import warm
 from tests.support.federation import config, federate, tree

@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 import torch
 
-from colonnade.common.aggregation.confirmed_sets import SetError, SetProver, relayed
+from colonnade.common.aggregation.summed_sets import SetError, SetProver, relayed
 
 NAMES = ("a", "b", "c", "d")
 ABOUT = bytes(32)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from colonnade.common.models.directions import Directions, Draw
+from colonnade.common.models.zeroth_order import Directions, Draw
 
 DRAWS: tuple[Draw, ...] = ("sphere", "normal", "signs", "orthogonal")
 

@@ -10,9 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colonnade.common.aggregation.field import secure_elements
 from colonnade.common.aggregation.integers import LARGEST
 from colonnade.common.aggregation.shamir import Sharing
-from colonnade.common.crypto.uniform import secure_elements
 from colonnade.common.errors import InputError
 
 

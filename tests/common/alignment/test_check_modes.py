@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from colonnade.common.alignment.checks.modes import checks_of, one_time
+from colonnade.common.alignment.checks import checks_of, one_time
 from colonnade.common.errors import ConfigError
 from tests.support.alignment import federation
 

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.alignment.psi_ring import PsiRing
-from colonnade.common.alignment.scratch import NUMBER, places_of, to_numbers
-from colonnade.common.alignment.sorting import Sorter, compare, distinct
+from colonnade.common.alignment.scratch import NUMBER, Sorter, compare, distinct, places_of, to_numbers
 from colonnade.common.errors import ContractError
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.alignment.kept.daily import NAME, DailyLimits
-from colonnade.common.alignment.kept.store import forget
+from colonnade.common.alignment.limits import NAME, DailyLimits
+from colonnade.common.alignment.store import forget
 from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
 
@@ -81,7 +81,7 @@ def test_nothing_is_allowed_that_the_disk_does_not_hold(tmp_path: Path, monkeypa
     def full(*_args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("colonnade.common.run.kept_records.write_durably", full)
+    monkeypatch.setattr("colonnade.common.run.json_text.write_durably", full)
     with pytest.raises(EnvironmentFault, match="No space left on device"):
         opened(tmp_path).count({"bob": 5})
     monkeypatch.undo()

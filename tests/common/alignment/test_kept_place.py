@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from colonnade.common.alignment.kept.keeping import Keeping, Place
-from colonnade.common.alignment.kept.place import NAME, TEMPORARY, VARIABLE, lasting, make_private, place_of
-from colonnade.common.alignment.kept.raised import RaisedElements
-from colonnade.common.alignment.kept.store import AlignmentStore, KeptAlignment, forget
+from colonnade.common.alignment.exponent import RaisedElements
+from colonnade.common.alignment.keeping import Keeping, Place
 from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.place import NAME, TEMPORARY, VARIABLE, lasting, make_private, place_of
+from colonnade.common.alignment.store import AlignmentStore, KeptAlignment, forget
 from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.crypto.group import Secret, hash_to_curve
 from colonnade.common.errors import EnvironmentFault

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.alignment.kept import raised
-from colonnade.common.alignment.kept.raised import RaisedElements
+from colonnade.common.alignment import exponent
+from colonnade.common.alignment.exponent import RaisedElements
 from colonnade.common.errors import EnvironmentFault
 
 
@@ -57,15 +57,15 @@ def filled(path: Path, key: bytes) -> RaisedElements:
 
 def test_two_processes_that_write_at_once_leave_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one begins and ends while the first one is in the middle of its draft."""
-    path, lay_down = tmp_path / "raised", raised.lay_down
+    path, lay_down = tmp_path / "raised", exponent.lay_down
     first, second = filled(path, b"a"), filled(path, b"b")
 
     def interrupted(*more: object) -> None:
-        monkeypatch.setattr(raised, "lay_down", lay_down)
+        monkeypatch.setattr(exponent, "lay_down", lay_down)
         second.save()
         lay_down(*more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(raised, "lay_down", interrupted)
+    monkeypatch.setattr(exponent, "lay_down", interrupted)
     first.save()
     kept = RaisedElements(path, b"secret")
     assert kept.get(b"k", [b"a"], lambda _new: pytest.fail("it is known")) == b"a" * 32
@@ -90,7 +90,7 @@ def test_a_disk_that_becomes_full_leaves_no_draft(tmp_path: Path, monkeypatch: p
     def full(*_args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(raised, step, full)
+    monkeypatch.setattr(exponent, step, full)
     with pytest.raises(EnvironmentFault, match="raised cannot be written: No space left on device"):
         known.save()
     assert not list(tmp_path.iterdir())
@@ -168,7 +168,7 @@ def test_a_disk_that_takes_no_journal_stops_no_alignment(tmp_path: Path, monkeyp
         raise OSError(28, "No space left on device")
 
     known = filled(tmp_path / "raised", b"a")
-    monkeypatch.setattr(raised, "mkstemp", full)
+    monkeypatch.setattr(exponent, "mkstemp", full)
     known = RaisedElements(tmp_path / "raised", b"secret")
     assert known.get(b"k", [b"c"], lambda _new: b"c" * 32) == b"c" * 32
     with pytest.raises(EnvironmentFault, match="raised cannot be written: No space left on device"):

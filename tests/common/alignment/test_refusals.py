@@ -14,8 +14,8 @@ from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import Common, Points, Positions
 from colonnade.common.config.alignment import KeysConfig
 from colonnade.common.config.policy import PolicyConfig
-from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.conversation.parcels import Item
 from colonnade.common.errors import ConfigError, ContractError, DataError
 from colonnade.common.messaging.message import Message
 from tests.common.alignment.test_alignment import TABLES, errors

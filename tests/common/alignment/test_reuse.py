@@ -18,12 +18,12 @@ from colonnade.common.alignment.messages import Held, Kept, Offers, Positions, R
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.group import Secret
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.messaging.raw import lay_out, take_apart, to_tensor
-from colonnade.common.run import durable
+from colonnade.common.run import files
 from tests.support.alignment import federation
 from tests.support.kept import Found, Members
 
@@ -438,8 +438,8 @@ class TestTheDisk:
 
     def test_it_is_durable_before_it_is_acknowledged(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         there, synced = members(tmp_path), list[Path]()
-        write = durable.write_durably
-        monkeypatch.setattr(durable, "write_durably", lambda path, *more: (write(path, *more), synced.append(path))[0])
+        write = files.write_durably
+        monkeypatch.setattr(files, "write_durably", lambda path, *more: (write(path, *more), synced.append(path))[0])
         seen = []
 
         def look(sender: str, _to: str, item: Any) -> Any:
@@ -485,7 +485,7 @@ class TestTheDisk:
     def test_a_newer_format_is_as_good_as_none(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         there = members(tmp_path)
         there.run()
-        monkeypatch.setattr("colonnade.common.alignment.kept.store.FORMAT", 2)
+        monkeypatch.setattr("colonnade.common.alignment.store.FORMAT", 2)
         assert there.keeping("party1").held(there.keys("party1")) is None
 
     def test_what_is_too_old_is_removed(self, tmp_path: Path) -> None:

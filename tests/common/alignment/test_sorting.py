@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.alignment.scratch import Records, Scratch
-from colonnade.common.alignment.sorting import Sorter
+from colonnade.common.alignment.scratch import Records, Scratch, Sorter
 from colonnade.common.errors import EnvironmentFault, InputError
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from colonnade.common.config.decision import DecideConfig
-from colonnade.common.config.members import ServerConfig
+from colonnade.common.config.members import DecideConfig, ServerConfig
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import parse
 from tests.common.config.test_config import tree

@@ -16,10 +16,9 @@ from colonnade.common.config.members import Config
 from colonnade.common.config.optimisers import AdamConfig, SgdConfig
 from colonnade.common.contracts.registry import CONTRACTS, NAMES
 from colonnade.common.errors import ConfigError
-from colonnade.common.parsing.dump import config_tree, yaml_text
+from colonnade.common.parsing.dump import config_files, config_tree, member_text, yaml_text
 from colonnade.common.parsing.earlier_defaults import with_defaults_before
 from colonnade.common.parsing.file import load, parse
-from colonnade.common.parsing.member_files import config_files, member_text
 from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.launcher.configuration import GivenConfig

@@ -135,7 +135,7 @@ def test_another_run_is_refused_and_forgets_nothing(tmp_path: Path, run: str) ->
     assert opened(tmp_path).bound(5) == ALL
 
 
-@pytest.mark.parametrize("failing", ["os.fsync", "colonnade.common.run.durable.write_durably"])
+@pytest.mark.parametrize("failing", ["os.fsync", "colonnade.common.run.files.write_durably"])
 def test_a_full_disk_admits_no_new_entry_and_forgets_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.config.roster import read_roster
+from colonnade.common.config.federation import read_roster
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing import yaml_tree
 from colonnade.common.parsing.file import load, parse

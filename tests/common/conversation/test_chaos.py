@@ -27,8 +27,8 @@ from colonnade.common.config.chaos import (
 )
 from colonnade.common.conversation.capacity import Bounded
 from colonnade.common.conversation.chaos import Chaos
-from colonnade.common.conversation.control import Close, Item, Open
 from colonnade.common.conversation.inprocess import run_virtual
+from colonnade.common.conversation.parcels import Close, Item, Open
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.message import Message
 from colonnade.common.protocols.fedvs import Answer, Opened

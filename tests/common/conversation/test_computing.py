@@ -12,8 +12,8 @@ import torch
 
 from colonnade.common.aggregation.field import Field
 from colonnade.common.config.chaos import operations_per_second
-from colonnade.common.conversation.control import Item, Open
 from colonnade.common.conversation.inprocess import run_virtual
+from colonnade.common.conversation.parcels import Item, Open
 from colonnade.common.errors import ConfigError
 from colonnade.common.run.phases import evaluation
 from colonnade.simulation.computing import Benches

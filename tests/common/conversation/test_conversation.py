@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from colonnade.common.config.run_options import Quorum
-from colonnade.common.conversation.control import Save
+from colonnade.common.conversation.parcels import Save
 from colonnade.common.errors import ContractError, PartyLost
 from colonnade.common.protocols.split import CONTRACT, Embedding, Evaluation, Gradient
 from tests.common.conversation.transports import Transport, Wired, both

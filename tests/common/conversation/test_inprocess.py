@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from colonnade.common.config.run_options import Quorum
-from colonnade.common.conversation.control import Item, Open
 from colonnade.common.conversation.inprocess import connect, run_virtual, snapshot
+from colonnade.common.conversation.parcels import Item, Open
 from colonnade.common.messaging.message import Message
 from colonnade.common.protocols.split import CONTRACT, Embedding, Gradient
 

@@ -8,16 +8,20 @@ from collections import deque
 import pytest
 import torch
 
-from colonnade.common.conversation.control import Close, Open, Relayed, Save, Statement
-from colonnade.common.conversation.membership import (
+from colonnade.common.conversation.parcels import (
     Begin,
+    Close,
     Failure,
     Farewell,
     Hello,
+    Open,
     Refusal,
+    Relayed,
     Rewind,
+    Save,
     Saved,
     Spent,
+    Statement,
     Welcome,
 )
 from colonnade.common.conversation.session import (

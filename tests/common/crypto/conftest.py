@@ -10,13 +10,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import ExtensionOID, NameOID
 
-from colonnade.common.crypto.pki.authority import Authority, Role
+from colonnade.common.crypto.pki.authority import Authority, Role, make_federation, make_request
 from colonnade.common.crypto.pki.certificates import certificate_pem
-from colonnade.common.crypto.pki.federation import make_federation
-from colonnade.common.crypto.pki.identity import Identity, load_identity
-from colonnade.common.crypto.pki.keys import PrivateKey, new_key, save_key
+from colonnade.common.crypto.pki.identity import Identity, PrivateKey, load_identity, new_key, save_key
 from colonnade.common.crypto.pki.names import SERVER
-from colonnade.common.crypto.pki.requests import make_request
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.crypto.pki.authority import CLOCK_SKEW, Authority, Role
+from colonnade.common.crypto.pki.authority import CLOCK_SKEW, Authority, Role, make_request, read_request
 from colonnade.common.crypto.pki.certificates import certificate_pem, describe, name_of
-from colonnade.common.crypto.pki.keys import new_key
-from colonnade.common.crypto.pki.requests import make_request, read_request
+from colonnade.common.crypto.pki.identity import new_key
 from colonnade.common.errors import IdentityError
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
+from colonnade.common.aggregation.fixed_point import Ring
 from colonnade.common.aggregation.masks import Blinder, BlindError
-from colonnade.common.aggregation.ring import Ring
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.crypto.sealing import Agreement, Session
 from colonnade.common.errors import InputError

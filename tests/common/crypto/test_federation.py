@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.crypto.pki.authority import Authority
+from colonnade.common.crypto.pki.authority import Authority, make_federation
 from colonnade.common.crypto.pki.certificates import describe, fingerprint
-from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.errors import IdentityError
 

@@ -19,8 +19,15 @@ import pytest
 
 from colonnade.client.dialling.dial import fetch_certificate
 from colonnade.common.crypto.pki.certificates import fingerprint, read_certificate
-from colonnade.common.crypto.pki.identity import Identity, IdentityFiles, load_identity
-from colonnade.common.crypto.pki.keys import key_pem, new_key, parse_key, save_key
+from colonnade.common.crypto.pki.identity import (
+    Identity,
+    IdentityFiles,
+    key_pem,
+    load_identity,
+    new_key,
+    parse_key,
+    save_key,
+)
 from colonnade.common.crypto.pki.names import SERVER, dns_name
 from colonnade.common.crypto.pki.revocation import RevocationList, verify_peer
 from colonnade.common.errors import EnvironmentFault, IdentityError, RefusedError

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from colonnade.common.crypto.pki.authority import make_request
 from colonnade.common.crypto.pki.certificates import certificate_pem, read_certificate
-from colonnade.common.crypto.pki.identity import IdentityFiles, load_identity
-from colonnade.common.crypto.pki.keys import load_key
-from colonnade.common.crypto.pki.requests import make_request
+from colonnade.common.crypto.pki.identity import IdentityFiles, load_identity, load_key
 from colonnade.common.errors import IdentityError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from colonnade.common.crypto.pki import files
-from colonnade.common.crypto.pki.keys import key_fingerprint, key_pem, load_key, new_key, parse_key, save_key
+from colonnade.common.crypto.pki.identity import key_fingerprint, key_pem, load_key, new_key, parse_key, save_key
 from colonnade.common.errors import IdentityError
 
 PEM, PKCS8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.crypto.lengths import KEY_BYTES, OVERHEAD
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.crypto.sealing import Agreement, Offer, Pairing, PairKeys, SealError, Seals, Session
 from colonnade.common.crypto.signatures import ForgedError

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from scipy import stats
 
-from colonnade.common.crypto.uniform import secure_elements
+from colonnade.common.aggregation.field import secure_elements
 
 MERSENNE, NEAR_26, REJECTS_HALF = 2**31 - 1, 2**26 - 5, 2**16 + 1
 

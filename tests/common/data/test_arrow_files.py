@@ -23,7 +23,7 @@ from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.data.sources import DataConfig, LabelConfig
 from colonnade.common.data.columns import cells
 from colonnade.common.data.columns.features import Features
-from colonnade.common.data.formats.arrow_files import ArrowFiles
+from colonnade.common.data.formats.arrow_table import ArrowFiles
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import DataError
 from colonnade.launcher.configuration import InMemoryTable

@@ -11,8 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colonnade.common.data.columns.cells import PLAIN, Notation
 from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.notation import PLAIN, Notation
 from colonnade.common.data.formats import csv_file
 from colonnade.common.data.formats.csv_file import CsvFile
 from colonnade.common.data.table import ParsesNumbers, TableColumns, _Types

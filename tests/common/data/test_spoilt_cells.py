@@ -21,7 +21,7 @@ from colonnade.common.data.columns import cells
 from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.columns.encode import EncodeConfig, Encoder
 from colonnade.common.data.columns.features import Features
-from colonnade.common.data.known_sets import places
+from colonnade.common.data.known_sets import catalogue
 from colonnade.common.data.labels import classify
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import DataError
@@ -310,6 +310,6 @@ def test_a_user_without_a_home_has_a_cache_of_temporary_files(monkeypatch: pytes
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(pwd, "getpwuid", gone)
-    assert places.cache().name.startswith("colonnade")
+    assert catalogue.cache().name.startswith("colonnade")
     with pytest.raises(DataError, match="no home folder"):
-        places.find("~/t.csv", Path(), Path.is_file, "file")
+        catalogue.find("~/t.csv", Path(), Path.is_file, "file")

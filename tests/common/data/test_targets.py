@@ -14,9 +14,8 @@ from sklearn import datasets
 
 from colonnade.common.config.data.sources import LabelConfig
 from colonnade.common.data.formats.tensors import labels_bytes
-from colonnade.common.data.labels import LabelColumn
+from colonnade.common.data.labels import LabelColumn, TargetScale
 from colonnade.common.data.sources import load_labels
-from colonnade.common.data.targets import TargetScale
 from colonnade.common.errors import ConfigError, DataError
 
 config = TypeAdapter(LabelConfig).validate_python

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from colonnade.common.encryption.gaussian import small_gaussian
-from colonnade.common.encryption.linear import keystream
+from colonnade.common.encryption.linear import keystream, small_gaussian
 
 
 @cache

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from colonnade.common.models.admm import head_gradients, local_gradient, minimise_z, residual, update_dual
 from colonnade.common.models.backprop import backprop
+from colonnade.common.models.local_steps import local_steps
 from colonnade.common.models.losses import CrossEntropy
-from colonnade.common.models.steps.local_steps import local_steps
 
 PARTIES, TRAIN, WIDTH = 4, 600, 32
 RHO, STEPS, ROUNDS = 1.0, 10, 8

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.common.models.backprop import Autograd, Stack, backprop
+from colonnade.common.models.local_steps import local_steps
 from colonnade.common.models.optimiser import stepper
-from colonnade.common.models.steps.local_steps import local_steps
 
 Optimisers = Callable[[nn.Module], torch.optim.Optimizer]
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from colonnade.common.models.contrastive import contrast
+from colonnade.common.models.clusters import contrast
 
 seeds = st.integers(0, 10**6)
 

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from colonnade.common.models.admm import local_gradient, residual
 from colonnade.common.models.backprop import backprop
-from colonnade.common.models.steps.descent import Descent
-from colonnade.common.models.steps.local_steps import joint_local_steps, local_steps
+from colonnade.common.models.local_steps import Descent, joint_local_steps, local_steps
 
 ROWS, WIDTH, CLASSES = 12, 6, 3
 

@@ -11,7 +11,7 @@ from skfuzzy import cmeans
 from torch import Tensor
 
 from colonnade.common.errors import InputError
-from colonnade.common.models.fuzzy import Clusters, fuzzy_c_means
+from colonnade.common.models.clusters import Clusters, fuzzy_c_means
 
 seeds = st.integers(0, 10**6)
 

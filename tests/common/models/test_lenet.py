@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from colonnade.common.config.models import LenetConfig, ModelConfig
 from colonnade.common.models.build import build_model
-from colonnade.common.models.towers.images import averages
+from colonnade.common.models.images import averages
 from tests.support.seeded import seeded
 
 model = TypeAdapter(ModelConfig).validate_python

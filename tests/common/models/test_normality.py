@@ -13,7 +13,7 @@ from scipy.special import digamma
 from scipy.stats import differential_entropy
 from torch import Tensor
 
-from colonnade.common.models.normality import divergence, normality
+from colonnade.common.models.pairwise import divergence, normality
 
 MANY = 2016  # distances of 64 rows
 NORMAL = 0.5 * math.log(2 * math.pi * math.e)  # the entropy of N(0, 1)

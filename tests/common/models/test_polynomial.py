@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from colonnade.common.config.models import ModelConfig, PolynomialConfig
 from colonnade.common.models.backprop import backprop
 from colonnade.common.models.build import build_model
-from colonnade.common.models.towers.polynomial import Polynomial
+from colonnade.common.models.polynomial import Polynomial
 from tests.support.seeded import seeded
 
 model = TypeAdapter(ModelConfig).validate_python

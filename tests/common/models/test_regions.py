@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from colonnade.common.config.privacy import RegionName
-from colonnade.common.privacy.regions import bring_into, radius
+from colonnade.common.privacy.shaped import bring_into, radius
 
 REGIONS = get_args(RegionName)
 rows = st.lists(st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4), min_size=2, max_size=6)

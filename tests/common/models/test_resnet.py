@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from colonnade.common.config.models import ModelConfig, ResnetConfig
 from colonnade.common.models.build import build_model, tower
-from colonnade.common.models.towers.resnet import Residual
+from colonnade.common.models.images import Residual
 from tests.support.seeded import seeded
 
 model = TypeAdapter(ModelConfig).validate_python

@@ -12,8 +12,8 @@ from torch.nn import functional
 
 from colonnade.common.config.models import LinearHeadConfig, MlpHeadConfig, NormedHeadConfig
 from colonnade.common.errors import InputError
+from colonnade.common.models.backprop import refuse_batch_norm, row_gradients
 from colonnade.common.models.heads import head_module
-from colonnade.common.models.row_gradients import refuse_batch_norm, row_gradients
 
 X, Y = torch.randn(7, 5, generator=torch.Generator().manual_seed(1)), torch.tensor([0, 1, 2, 0, 1, 2, 2])
 HEADS = [LinearHeadConfig(bias=True), MlpHeadConfig(hidden=6, layers=3, dropout=0.0)]

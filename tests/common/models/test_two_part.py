@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from colonnade.common.config.optimisers import AdamConfig, OptimiserConfig, SgdConfig
+from colonnade.common.models.norm import BatchNorm
 from colonnade.common.models.optimiser import build_optimiser
-from colonnade.common.models.towers.norm import BatchNorm
 from colonnade.common.models.two_part import TwoPart
 
 WIDTH, CLASSES = 5, 3

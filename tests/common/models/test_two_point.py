@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from colonnade.common.models.losses import CrossEntropy
-from colonnade.common.models.towers.norm import BatchNorm
-from colonnade.common.models.two_point import TwoPoint, row_losses
+from colonnade.common.models.norm import BatchNorm
+from colonnade.common.models.zeroth_order import TwoPoint, row_losses
 
 ROWS, COLUMNS, CLASSES = 12, 5, 3
 draws = st.sampled_from(["sphere", "normal"])

@@ -17,8 +17,8 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config, PartyConfig
 from colonnade.common.config.run_options import CaptureConfig
 from colonnade.common.contracts.schedule import Schedule
-from colonnade.common.conversation.control import Item, Open
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.conversation.parcels import Item, Open
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
 from colonnade.common.messaging.message import Message, schema
 from colonnade.common.protocols.split import Embedding, Evaluation, Gradient

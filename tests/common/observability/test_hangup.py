@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from colonnade.common.conversation.inprocess import run_virtual
-from colonnade.common.observability import hangup
-from colonnade.common.observability.hangup import on_hangup
+from colonnade.common.run import event_loop
+from colonnade.common.run.event_loop import on_hangup
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ def test_a_signal_is_a_request_unless_the_terminal_has_gone(
     terminal: list[bool], heard: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there: Iterator[bool] = iter(terminal)
-    monkeypatch.setattr(hangup, "has_terminal", lambda: next(there))
+    monkeypatch.setattr(event_loop, "has_terminal", lambda: next(there))
 
     async def main() -> list[str]:
         came, found = asyncio.Event(), list[str]()

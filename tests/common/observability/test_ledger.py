@@ -12,13 +12,11 @@ import pytest
 import torch
 
 from colonnade.common.aggregation.messages import KeyOffer
-from colonnade.common.conversation.control import Statement
-from colonnade.common.conversation.membership import Failure, Farewell, Hello, Saved
+from colonnade.common.conversation.parcels import Failure, Farewell, Hello, Saved, Statement
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Telemetry
-from colonnade.common.privacy.accounting.chain import verify
-from colonnade.common.privacy.accounting.ledger import Ledger
+from colonnade.common.privacy.accounting.ledger import Ledger, verify
 from colonnade.common.protocols.fedvs import Answer, Prepared, Shares
 from colonnade.common.protocols.split import Embedding, Evaluation
 from colonnade.common.run.json_text import open_to_append, read_lines
@@ -95,7 +93,7 @@ def test_a_line_that_a_crash_cut_short_is_closed_and_the_rest_still_counts(tmp_p
 
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("common.privacy.accounting.chain", "common.run.json_lines"):
+    for module in ("common.privacy.accounting.ledger", "common.run.json_text"):
         monkeypatch.setattr(f"colonnade.{module}.open_own", lambda _path, flags, _mode: os.open("/dev/full", flags))
 
 

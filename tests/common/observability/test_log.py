@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.common.errors import ConfigError
-from colonnade.common.observability.log import LEVELS, write_to_stderr
-from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.observability.telemetry import LEVELS, Telemetry, write_to_stderr
 from tests.support.federation import config, federate
 
 ROOT = Path(__file__).parents[3]
@@ -96,12 +95,12 @@ def test_a_flood_of_refusals_is_logged_at_a_bounded_rate(caplog: pytest.LogCaptu
 
 
 def test_nothing_is_formatted_that_nobody_reads(monkeypatch: pytest.MonkeyPatch, logger: logging.Logger) -> None:
-    from colonnade.common.observability import log
+    from colonnade.common.observability import telemetry
 
     def never(_event: object) -> str:
         raise AssertionError("formatted")
 
-    monkeypatch.setattr(log, "_text", never)
+    monkeypatch.setattr(telemetry, "_text", never)
     logger.setLevel(logging.ERROR)
     telemetry = Telemetry(log="server")
     for kind, level in LEVELS.items():

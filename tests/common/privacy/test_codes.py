@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.config.privacy import DiscretePrivacyConfig, number_of_codes
-from colonnade.common.privacy.codes.code_book import CodeBook
-from colonnade.common.privacy.codes.inputs import encoder_inputs, oriented_gradients
-from colonnade.common.privacy.codes.plan import CountNoise
+from colonnade.common.privacy.code_book import CodeBook, encoder_inputs, oriented_gradients
+from colonnade.common.privacy.codes import CountNoise
 from colonnade.server.training.fusion.codes import Grouping, kept_codes
 
 

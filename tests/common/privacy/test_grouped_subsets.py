@@ -16,8 +16,7 @@ from colonnade.common.config.label_privacy import LabelPrivacyConfig
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
 from colonnade.common.parsing.file import parse
 from colonnade.common.privacy.labels import NoisyLabels
-from colonnade.common.privacy.prior.grouped_subsets import GroupedSubsets
-from colonnade.common.privacy.prior.pending import PendingLabels, first_rows
+from colonnade.common.privacy.prior import GroupedSubsets, PendingLabels, first_rows
 from colonnade.common.privacy.subsets import SubsetSelection
 from tests.common.config.test_config import tree
 

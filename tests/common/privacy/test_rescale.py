@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from colonnade.common.models.pairwise import Spread
-from colonnade.common.privacy.rescale import Rescale
-from colonnade.common.privacy.shaped import Shape
+from colonnade.common.privacy.shaped import Rescale, Shape
 
 
 def crowd(rows: int, size: float, seed: int = 0) -> torch.Tensor:

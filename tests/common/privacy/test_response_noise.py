@@ -13,7 +13,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from colonnade.common.errors import ConfigError
-from colonnade.common.models.row_gradients import row_gradients
+from colonnade.common.models.backprop import row_gradients
 from colonnade.common.parsing.file import parse
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.noise import secure_normals

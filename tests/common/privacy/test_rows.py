@@ -11,10 +11,9 @@ from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.errors import InputError
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import Span
-from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.noise import secure_normals
-from colonnade.common.privacy.rescale import Rescale
-from colonnade.common.privacy.rows import RowPlan, RowRelease
+from colonnade.common.privacy.rows import RowBudget, RowPlan, RowRelease
+from colonnade.common.privacy.shaped import Rescale
 
 ROWS = torch.arange(2000)
 

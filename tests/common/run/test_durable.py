@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.run.durable import write_durably
+from colonnade.common.run.files import write_durably
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

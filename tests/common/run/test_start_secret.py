@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from colonnade.client.member.pin import Pin
-from colonnade.common.conversation.membership import Begin
+from colonnade.common.conversation.parcels import Begin
 from colonnade.common.errors import CheckpointError, EnvironmentFault
-from colonnade.common.run import durable
+from colonnade.common.run import files
 from colonnade.common.run.checkpoints import Checkpoints
 from colonnade.common.run.start_secret import StartSecret
 
@@ -47,13 +47,13 @@ def test_members_never_share_one(tmp_path: Path) -> None:
 
 def test_it_is_on_the_disk_before_the_pin_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = list[str]()
-    write = durable.write_durably
+    write = files.write_durably
 
     def noted(path: Path, *how: Any) -> None:
         written.append(path.name)
         write(path, *how)
 
-    monkeypatch.setattr(durable, "write_durably", noted)
+    monkeypatch.setattr(files, "write_durably", noted)
     pin(tmp_path).admit(begin(1))
     assert written == [NAME, "pinned.json"]
     pin(tmp_path).admit(begin(2))
@@ -64,7 +64,7 @@ def test_a_full_disk_leaves_neither(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def full(path: Path, *_how: Any) -> None:
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr(durable, "write_durably", full)
+    monkeypatch.setattr(files, "write_durably", full)
     with pytest.raises(EnvironmentFault, match=r"start\.secret cannot be written: No space left"):
         pin(tmp_path).admit(begin(1))
     assert not list(tmp_path.iterdir())

@@ -13,7 +13,7 @@ import yaml
 
 from colonnade.common.errors import ColonnadeError, ConfigError, declared
 from colonnade.common.parsing.file import parse
-from colonnade.common.run.user_code import UserCodeFault, naming_user_code, note_file, user_fault
+from colonnade.common.run.plug_ins import UserCodeFault, naming_user_code, note_file, user_fault
 from colonnade.simulation.federation import Simulation
 from tests.support.federation import tree
 from tests.support.household import colonnade

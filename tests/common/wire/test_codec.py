@@ -27,7 +27,7 @@ from colonnade.common.messaging.message import Message, TensorSpec, message, sch
 from colonnade.common.messaging.raw import DTYPES
 from colonnade.common.wire._generated import tensor_pb2
 from colonnade.common.wire.codec import Codec
-from colonnade.common.wire.fields import VARINT, WireError, nested, tag, varint
+from colonnade.common.wire.tensors import VARINT, WireError, nested, tag, varint
 from tests.support.federation import config
 from tests.support.messages import any_message, any_tensor, dimensions, fitting_message, library
 

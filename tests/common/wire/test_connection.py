@@ -15,8 +15,7 @@ import pytest
 import torch
 
 from colonnade.client.dialling.dial import Dialer
-from colonnade.common.conversation.control import Open
-from colonnade.common.conversation.membership import Begin, Failure, Farewell, Hello, Parcel
+from colonnade.common.conversation.parcels import Begin, Failure, Farewell, Hello, Open, Parcel
 from colonnade.common.errors import ContractError, EnvironmentFault, PartyAway, PartyLost
 from colonnade.common.protocols.split import CONTRACT, Embedding
 from colonnade.common.wire import connection as connection_module

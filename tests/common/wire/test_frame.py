@@ -10,14 +10,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from colonnade.common.contracts.registry import CONTRACTS
-from colonnade.common.conversation.control import Close, Open, Save
-from colonnade.common.conversation.membership import Begin, Failure, Farewell, Hello, Parcel, Saved
+from colonnade.common.conversation.parcels import Begin, Close, Failure, Farewell, Hello, Open, Parcel, Save, Saved
 from colonnade.common.messaging.message import Message, largest_bytes, payload_bytes
 from colonnade.common.protocols.split import CONTRACT, Embedding
 from colonnade.common.wire._generated import federation_pb2
 from colonnade.common.wire.codec import Codec
-from colonnade.common.wire.fields import EIGHT_BYTES, LENGTH, VARINT, WireError, nested, tag, varint
 from colonnade.common.wire.frame import FRAME_ALLOWANCE, METHOD, pack, unpack
+from colonnade.common.wire.tensors import EIGHT_BYTES, LENGTH, VARINT, WireError, nested, tag, varint
 from tests.support.messages import UINT32, any_message, any_notice, dimensions, fitting_message, library
 
 CODEC = Codec(CONTRACT.kinds)

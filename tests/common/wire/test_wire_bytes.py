@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from colonnade.client.dialling.dial import ClientTls, Dialer
-from colonnade.common.conversation.control import Open
 from colonnade.common.conversation.conversation import SERVER, Link
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.conversation.parcels import Open
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.identity import Identity, load_identity
 from colonnade.common.crypto.pki.names import dns_name
 from colonnade.common.messaging.message import largest_bytes

@@ -13,10 +13,8 @@ from colonnade.client.transcript.receipts import Receipts
 from colonnade.client.transcript.statement import WindowStatement
 from colonnade.common.crypto.group import ELEMENT, Secret, check_elements
 from colonnade.common.crypto.pki import certificates, revocation
-from colonnade.common.crypto.pki.federation import make_federation
-from colonnade.common.crypto.pki.identity import load_identity, signed_by
-from colonnade.common.crypto.pki.keys import new_key, parse_key
-from colonnade.common.crypto.pki.requests import make_request, read_request
+from colonnade.common.crypto.pki.authority import make_federation, make_request, read_request
+from colonnade.common.crypto.pki.identity import load_identity, new_key, parse_key, signed_by
 from colonnade.common.crypto.sealing import Agreement, Offer, Session
 from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import ColonnadeError

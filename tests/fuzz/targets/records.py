@@ -10,16 +10,14 @@ from typing import Any
 
 from colonnade.client.member.pin import Pin
 from colonnade.client.transcript.capture import read_capture
-from colonnade.common.alignment.kept.daily import NAME as TESTED
-from colonnade.common.alignment.kept.daily import DailyLimits
-from colonnade.common.alignment.kept.foreign_keys import NAME as FOREIGN
-from colonnade.common.alignment.kept.foreign_keys import ForeignKeys
+from colonnade.common.alignment.limits import NAME as FOREIGN
+from colonnade.common.alignment.limits import NAME as TESTED
+from colonnade.common.alignment.limits import DailyLimits, ForeignKeys
 from colonnade.common.config.label_privacy import ResponseNoiseConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import ColonnadeError
 from colonnade.common.privacy.accounting.budget import Budget
-from colonnade.common.privacy.accounting.chain import Chain, newest, verify
-from colonnade.common.privacy.accounting.ledger import Ledger
+from colonnade.common.privacy.accounting.ledger import Chain, Ledger, newest, verify
 from colonnade.common.run.checkpoints import Checkpoints
 from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.run_folder import STAMP, RunFolder, read_record

@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 from colonnade.common.aggregation.summed_sets import MemberRecord
-from colonnade.common.alignment.kept import store as kept
-from colonnade.common.alignment.kept.raised import RaisedElements
+from colonnade.common.alignment import store as kept
+from colonnade.common.alignment.exponent import RaisedElements
 from colonnade.common.alignment.record import AlignmentRecord, kept_rows
 from colonnade.common.config.label_privacy import LabelPrivacyConfig
 from colonnade.common.data.columns.encode import EncodeConfig, Encoder

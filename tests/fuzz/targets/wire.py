@@ -15,15 +15,17 @@ from torch import Tensor
 from colonnade.common.alignment.messages import ALIGNMENT, alignment_limits
 from colonnade.common.contracts import prediction
 from colonnade.common.contracts.registry import CONTRACTS, NAMES
-from colonnade.common.conversation.control import Close, Open, Save
-from colonnade.common.conversation.membership import (
+from colonnade.common.conversation.parcels import (
     Begin,
+    Close,
     Failure,
     Farewell,
     Hello,
+    Open,
     Parcel,
     Refusal,
     Rewind,
+    Save,
     Saved,
     Spent,
     Welcome,
@@ -45,9 +47,16 @@ from colonnade.common.messaging.quantise import pack as compressed
 from colonnade.common.messaging.quantise import unpack as decompressed
 from colonnade.common.messaging.raw import DTYPES
 from colonnade.common.wire.codec import Codec
-from colonnade.common.wire.fields import WireError, read_fields, read_varint, varint
 from colonnade.common.wire.frame import FRAME_ALLOWANCE, pack, read_hello, unpack
-from colonnade.common.wire.tensors import packed_parts, read_tensor, tensor_parts
+from colonnade.common.wire.tensors import (
+    WireError,
+    packed_parts,
+    read_fields,
+    read_tensor,
+    read_varint,
+    tensor_parts,
+    varint,
+)
 from tests.fuzz.engine import Broken, Case, Target
 from tests.fuzz.mutations.protobuf import mutate_protobuf
 from tests.support.federation import config

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from colonnade.common.config.run_options import Quorum
-from colonnade.common.conversation.membership import Refusal, Welcome
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.conversation.parcels import Refusal, Welcome
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.identity import Identity, load_identity
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import PartyAway, PartyLost, RefusedError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.server.member.listen import reason_of
 from tests.support import warm
 from tests.support.patience import PATIENCE

@@ -11,8 +11,7 @@ import torch
 
 from colonnade.common.config.federation import PINS
 from colonnade.common.config.run_options import Quorum
-from colonnade.common.conversation.control import Open
-from colonnade.common.conversation.membership import WIRE_VERSION, Begin, Failure, Farewell, Parcel, Refusal, Welcome
+from colonnade.common.conversation.parcels import WIRE_VERSION, Begin, Failure, Farewell, Open, Parcel, Refusal, Welcome
 from colonnade.common.errors import ContractError, PartyAway, PartyFailed, PartyLost, RefusedError
 from colonnade.common.protocols.split import Embedding
 from colonnade.common.version import VERSION, read_version

@@ -19,8 +19,8 @@ from colonnade.client.dialling.membership import Membership
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.conversation import SERVER, Link
-from colonnade.common.conversation.membership import Hello
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.conversation.parcels import Hello
+from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.identity import Identity, load_identity
 from colonnade.common.crypto.pki.names import dns_name
 from colonnade.common.crypto.pki.revocation import RevocationList

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from colonnade.common.config.run_options import Quorum
-from colonnade.common.conversation.control import Save
-from colonnade.common.conversation.membership import Begin, Failure, Farewell, Hello, Refusal, Rewind, Saved, Welcome
+from colonnade.common.conversation.parcels import Begin, Failure, Farewell, Hello, Refusal, Rewind, Save, Saved, Welcome
 from colonnade.common.errors import CheckpointError, PartyAway, PartyFailed, PartyLost
 from colonnade.common.protocols.split import Embedding
 from tests.server.stage import FakeConnection, Stage, federation, hello, in_session, stage

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from colonnade.common.config.run_options import CheckpointConfig
-from colonnade.common.conversation.control import Save
+from colonnade.common.conversation.parcels import Save
 from colonnade.common.errors import EnvironmentFault, PartyLost
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.run.checkpoints import Checkpoints, Owner, model_round
-from colonnade.common.run.kept_records import unsealed
+from colonnade.common.run.json_text import unsealed
 from colonnade.common.run.state import Snapshot
 from colonnade.server.member.saving import Saving
 

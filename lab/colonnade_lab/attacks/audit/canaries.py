@@ -20,7 +20,7 @@ from torch import Tensor
 
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
-from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
+from colonnade.common.privacy.accounting.accountant import gaussian_epsilon
 from colonnade_lab.attacks.bounds import clopper_pearson
 
 _LARGEST = 64.0  # epsilon

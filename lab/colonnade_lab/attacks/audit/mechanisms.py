@@ -12,27 +12,22 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from colonnade.common.aggregation.ring import Ring
+from colonnade.common.aggregation.fixed_point import Ring
 from colonnade.common.config.label_privacy import LabelPrivacyConfig, ResponseNoiseConfig
 from colonnade.common.config.privacy import AdaptivePrivacyConfig
-from colonnade.common.privacy.accounting.accountant import epsilon
-from colonnade.common.privacy.accounting.budget import Budget
-from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
+from colonnade.common.privacy.accounting.accountant import epsilon, gaussian_epsilon
+from colonnade.common.privacy.accounting.budget import Budget, StepBudget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
-from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
-from colonnade.common.privacy.accounting.step_budget import StepBudget
-from colonnade.common.privacy.codes.plan import DiscretePlan
-from colonnade.common.privacy.codes.release import CodeRelease, SeededSets
+from colonnade.common.privacy.codes import CodeRelease, DiscretePlan, SeededSets
 from colonnade.common.privacy.gaussian import GaussianPlan, GaussianRelease
 from colonnade.common.privacy.labels import label_noise
 from colonnade.common.privacy.laplace import Bits
 from colonnade.common.privacy.linear_encoder import LinearEncoder
 from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals
-from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.response_noise import RowNoise
-from colonnade.common.privacy.rows import NoisySteps, RowPlan, RowRelease, SampledSteps
-from colonnade.common.privacy.shaped import Shape
+from colonnade.common.privacy.rows import NoisySteps, RowBudget, RowPlan, RowRelease, SampledSteps
+from colonnade.common.privacy.shaped import Rescale, Shape
 from colonnade.common.privacy.sum_noise import NoiseShare, ring
 from colonnade_lab.attacks.audit.canaries import Audited
 from colonnade_lab.attacks.run import AttackedRun

@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from colonnade.common.aggregation.fixed_point import Ring
 from colonnade.common.aggregation.messages import Masked
-from colonnade.common.aggregation.ring import Ring
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.models import ModelConfig
 from colonnade.common.config.optimisers import OptimiserConfig

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.config.data.columns import check_form
-from colonnade.common.data.columns.dates import dates, days
+from colonnade.common.data.columns.cells import dates, days
 
 EPOCH = datetime(1970, 1, 1)
 FORMS = ("", "%d.%m.%Y", "%m/%d/%Y", "%Y%m%d", "%Y/%m/%d %H:%M:%S", "%d-%m-%Y %H:%M")

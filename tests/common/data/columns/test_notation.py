@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.data.columns.cells import Misfit, Reading
-from colonnade.common.data.columns.notation import FOREIGN, PLAIN, Notation, notations, without_unit
+from colonnade.common.data.columns.cells import FOREIGN, PLAIN, Misfit, Notation, Reading, notations, without_unit
 
 EVERY = (PLAIN, *FOREIGN)
 

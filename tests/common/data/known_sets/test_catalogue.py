@@ -3,9 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.data.known_sets import places
-from colonnade.common.data.known_sets.catalogue import KNOWN, DataFile, known
-from colonnade.common.data.known_sets.places import presence
+from colonnade.common.data.known_sets import catalogue
+from colonnade.common.data.known_sets.catalogue import KNOWN, DataFile, known, presence
 from colonnade.common.errors import DataError
 
 FILES = [(name, file) for name, data_set in KNOWN.items() for file in data_set.files]
@@ -26,7 +25,7 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
 
 
 def test_presence_counts_packed_and_unpacked_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr(catalogue, "cache", lambda: tmp_path / "cache")
     monkeypatch.setenv("COLONNADE_DATA", str(tmp_path / "data"))
     assert presence("cifar10", KNOWN["cifar10"]) is None
     folder = tmp_path / "data" / "cifar10"

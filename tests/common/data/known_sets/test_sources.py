@@ -9,7 +9,7 @@ from sklearn import datasets
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.data.sources import DataConfig, LabelConfig
 from colonnade.common.config.run_options import RowsConfig
-from colonnade.common.data.known_sets import places
+from colonnade.common.data.known_sets import catalogue
 from colonnade.common.data.known_sets.bundled import Bundled
 from colonnade.common.data.rows import partition
 from colonnade.common.data.sources import load_features, load_labels
@@ -23,7 +23,7 @@ ALONE = PartyIndex(0, 1)
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder of the test's own."""
-    monkeypatch.setattr(places, "cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr(catalogue, "cache", lambda: tmp_path / "cache")
     return tmp_path / "cache"
 
 
@@ -102,7 +102,7 @@ def test_a_missing_set_names_the_searched_paths(tmp_path: Path, monkeypatch: pyt
 def test_the_cache_is_the_user_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert places.cache().name == "colonnade"
+    assert catalogue.cache().name == "colonnade"
 
 
 def test_an_absolute_path_is_looked_for_nowhere_else(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.messaging.scale import GROUP, join, split
+from colonnade.common.messaging.quantise import GROUP, join, split
 
 
 @given(st.integers(1, 8), st.integers(0, 80 // GROUP), st.data())

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from colonnade.common.errors import InputError
-from colonnade.common.messaging import scale as scale_module
+from colonnade.common.messaging import quantise as scale_module
 from colonnade.common.messaging.forms import HALF, Coded, Form, Largest, Packed, Signs
 from colonnade.common.messaging.quantise import pack, unpack
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.aggregation.ring import Ring
+from colonnade.common.aggregation.fixed_point import Ring
 from colonnade.common.errors import InputError
 
 BITS = st.sampled_from([32, 64])

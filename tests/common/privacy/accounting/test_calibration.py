@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from colonnade.common.privacy.accounting.calibration import (
+from colonnade.common.privacy.accounting.accountant import (
     gaussian_delta,
     gaussian_epsilon,
     gaussian_sigma,

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.privacy.accounting.budget import Budget
-from colonnade.common.privacy.accounting.chain import BEGINNING, Chain, newest, verify
-from colonnade.common.privacy.accounting.ledger import Ledger
+from colonnade.common.privacy.accounting.ledger import BEGINNING, Chain, Ledger, newest, verify
 from colonnade.common.run.json_text import read_lines
 from tests.common.observability.test_ledger import embedding
 from tests.support import warm
@@ -119,7 +118,7 @@ def test_wherever_a_crash_cuts_the_file_off_the_next_start_goes_on(
 WRITER = """
 import sys
 from pathlib import Path
-from colonnade.common.privacy.accounting.chain import Chain
+from colonnade.common.privacy.accounting.ledger import Chain
 chain = Chain(Path(sys.argv[1]))
 for number in range(200):
     chain.append({"number": number})

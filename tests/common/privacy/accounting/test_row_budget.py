@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from colonnade.common.errors import BudgetSpent
 from colonnade.common.privacy.accounting.budget import Budget
-from colonnade.common.privacy.accounting.row_budget import RowBudget
+from colonnade.common.privacy.rows import RowBudget
 
 
 def fresh(limit: int | None = None, path: Path | None = None) -> RowBudget:

@@ -11,9 +11,8 @@ from scipy.stats import norm
 
 from colonnade.common.config.privacy import AdaptivePrivacyConfig
 from colonnade.common.errors import ConfigError, InputError
-from colonnade.common.privacy.accounting.accountant import Event, least_noise, most_releases
+from colonnade.common.privacy.accounting.accountant import Event, gaussian_epsilon, least_noise, most_releases
 from colonnade.common.privacy.accounting.accountant import epsilon as announced
-from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
 from colonnade.common.privacy.accounting.plan import Span
 from colonnade.common.privacy.accounting.sampled import (
     SampledGaussian,

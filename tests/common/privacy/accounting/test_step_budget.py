@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from colonnade.common.errors import BudgetSpent, CheckpointError, EnvironmentFault
-from colonnade.common.privacy.accounting.budget import Budget
+from colonnade.common.privacy.accounting.budget import Budget, StepBudget
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
-from colonnade.common.privacy.accounting.step_budget import StepBudget
 
 STEPS = SampledGaussian(0.1, 2.0, 640)  # in blocks of 10
 

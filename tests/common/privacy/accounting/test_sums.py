@@ -13,10 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from colonnade.common.privacy.accounting.accountant import epsilon
-from colonnade.common.privacy.accounting.calibration import gaussian_delta
-from colonnade.common.privacy.accounting.sums import LEAST, SMOOTHING, excess, promised, share
-from colonnade.common.privacy.sum_noise import discrete_gaussian
+from colonnade.common.privacy.accounting.accountant import epsilon, gaussian_delta
+from colonnade.common.privacy.sum_noise import LEAST, SMOOTHING, discrete_gaussian, excess, promised, share
 
 
 def single(sigma: float, reach: int) -> np.ndarray:

@@ -17,7 +17,7 @@ from colonnade.common.config.privacy import PROPOSED
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import load, parse
-from colonnade.common.privacy.accounting.words import LITTLE
+from colonnade.common.privacy.accounting.plan import LITTLE
 from colonnade.common.privacy.labels import NoisyLabels, label_noise
 from colonnade.server.member.planned import planned
 from tests.cli.data.test_wrong_input import run

@@ -1,1 +1,0 @@
-"""Checks of an alignment among members who may lie. See docs/alignment_checks.md."""

@@ -1,1 +1,0 @@
-"""Steps of a party between two exchanges."""

@@ -1,1 +1,0 @@
-"""One code a row: what a party releases of each row once, and the encoder that makes it."""

@@ -1,1 +1,0 @@
-"""Releases of labels that a prediction makes more informative."""
