@@ -29,9 +29,8 @@ from colonnade.common.run.files import open_own
 async def answer(ctx: ClientContext, server: Link) -> None:
     """Releases the outputs of this party's part of the joint model for the requested rows, round after round.
 
-    Raises:
-        ContractError: a requested row does not exist, or is repeated.
-        BudgetSpent: the privacy budget does not pay for another response.
+    Raises ContractError if a requested row does not exist, or is repeated; BudgetSpent if the budget does not pay for
+    it.
     """
     if decides(ctx.federation):
         await _decide(ctx, server, SPLITS[ctx.federation.protocol.name](ctx, ctx.federation.protocol))
@@ -107,9 +106,7 @@ def refuse_unknown(ask: Ask, there: int) -> None:
 class OwnLines:
     """A CSV file that grows with every prediction, a line a row, readable by its owner alone.
 
-    Args:
-        ids: of the rows; None if rows have only numbers.
-        header: names of the fields after the id.
+    A line begins with the row's id, or its number without ids; `header` names the other fields.
     """
 
     path: Path
@@ -133,11 +130,8 @@ class OwnLines:
 
 @dataclass
 class OwnPredictions:
-    """The party's own predictions.
-
-    Args:
-        ids: as of `OwnLines`.
-        classes: their names, or their number n for the names 0 to n - 1.
+    """The party's own predictions; `ids` as of `OwnLines`, `classes` are names, or their number n for the names 0 to n
+    - 1.
     """
 
     path: Path

@@ -36,10 +36,8 @@ from colonnade.common.protocols.hetero_lr import ERRORS
 
 
 class StepColumns(Protocol):
-    """A party's columns X, in coordinates b in which its part of the Hessian is about 1.
-
-    Attributes:
-        penalty: of the squared coefficients, times 1/2.
+    """A party's columns X, in coordinates b in which its part of the Hessian is about 1; the `penalty` is of the
+    squared coefficients, times 1/2.
     """
 
     penalty: float
@@ -73,11 +71,7 @@ async def step_terms(ctx: ClientContext, server: Link, cfg: RegressionConfig) ->
 
 
 class OwnSteps:
-    """One session's steps.
-
-    Args:
-        vectors: counts those of the server.
-    """
+    """One session's steps; `vectors` counts those of the server."""
 
     def __init__(
         self,
@@ -150,10 +144,8 @@ def _lines(products: Floats, width: int) -> Tensor:
 
 
 class OwnErrors:
-    """The party's, from an exchange at the end of the run.
-
-    Raises:
-        InputError: its products need too many sums for the training rows.
+    """The party's, from an exchange at the end of the run. Raises InputError if its products need too many sums for the
+    training rows.
     """
 
     def __init__(self, ctx: ClientContext, server: Link, columns: LinearColumns) -> None:

@@ -93,9 +93,7 @@ class Regression:
 
     def turn(self, products: Floats) -> Floats | None:
         """Coefficients of the next direction, of length 1, from the sums of the parties' products; None at the minimum.
-
-        Raises:
-            InputError: the sums were clipped.
+        Raises InputError if the sums were clipped.
         """
         count = self.vectors
         joined = products[: count**2].reshape(count, count)
@@ -117,12 +115,9 @@ class Regression:
     def step(self, found: Floats, coefficients: Floats) -> tuple[float, float]:
         """Steps to the least loss along the direction: the step's length, and the unit of gradients from now on.
 
-        Args:
-            found: the sums of the parties' parts of the direction's logits of all rows, and in the last line of its
-                penalty, float64 (rows + 1, width).
-
-        Raises:
-            DataError: the loss falls without end: a linear function of the columns separates the classes.
+        `found` are the sums of the parties' parts of the direction's logits of all rows, and in the last line of its
+        penalty, float64 (rows + 1, width). Raises DataError if the loss falls without end, since a linear function of
+        the columns separates the classes.
         """
         own = self._share.turn(coefficients) / self._root
         added, penalty = torch.from_numpy(found[:-1] / self._scale), float(found[-1, 0])
@@ -174,11 +169,7 @@ def _in_parts(numbers: Floats, bits: int) -> tuple[Whole, Floats]:
 
 
 class AllSteps:
-    """One session's steps.
-
-    Args:
-        weight: the largest magnitude of an entry of the parties' matrices.
-    """
+    """One session's steps. `weight` is the largest magnitude of an entry of the parties' matrices."""
 
     def __init__(self, ctx: ServerContext, clients: Cohort, model: Regression, sums: Sums, weight: int) -> None:
         self._ctx, self._clients, self._model, self._sums, self._weight = ctx, clients, model, sums, weight

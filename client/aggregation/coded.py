@@ -78,14 +78,10 @@ def rounded_weights(party: str, field: Field, model: Polynomial, bits: int, draw
 
 
 def margin(field: Field, largest: Tensor, weights: Tensor, parties: int) -> float:
-    """Ratio of a party's share of ±p/2 (1/N) to its largest embedding: below 1, the sum over all parties could wrap.
+    """Ratio of a party's share of ±p/2 (1/N) to its largest embedding: below 1, the sum over all N parties could wrap.
 
-    It depends on private rows, so it stays at the party.
-
-    Args:
-        largest: largest absolute entry of each column, quantised, int64 (1, columns).
-        weights: W_n as field elements, (columns, width).
-        parties: N.
+    It depends on private rows, so it stays at the party. `largest` has the largest absolute entry of each column,
+    quantised, int64 (1, columns); `weights` are W_n as field elements, (columns, width).
     """
     return fixed_point.headroom(field, [parties * fixed_point.sum_bound(field, largest, weights)])
 
@@ -124,9 +120,8 @@ class ShareExchange:
             sizes: elements of every party's shares.
             about: hash of what the shares are for: a receiver that was told otherwise cannot open them.
 
-        Returns:
-            The shares that could be opened and our own, int32 (elements,) by sender; None if the server has moved on
-            without us.
+        Returns the shares that could be opened and our own, int32 (elements,) by sender; None if the server has moved
+        on without us.
         """
         names, me = self.ctx.federation.names, self.ctx.name
         rows = shares.contiguous().view(torch.uint8).numpy()
@@ -256,16 +251,10 @@ class CodedParty:
     async def share(self, round: int, stage: int, blocks: Sequence[Block]) -> Sum | None:
         """Shares our model with all other parties, and receives the set that this stage sums over: steps 14 to 20.
 
-        Args:
-            blocks: of all responses in this stage.
-
-        Returns:
-            None if the server has moved on without us, or we must not respond: we lack a member's share, the stage may
-            already have been summed over another set, or too few parties confirm the set.
-
-        Raises:
-            DataError: the sum could leave the field.
-            SetError: another party was told another set.
+        `blocks` are of all responses in this stage. Returns None if the server has moved on without us, or we must not
+        respond: we lack a member's share, the stage may already have been summed over another set, or too few parties
+        confirm the set. Raises DataError if the sum could leave the field, SetError if another party was told another
+        set.
         """
         coded, purpose = sum(len(block.positions) for block in blocks), EVALUATION if stage else TRAINING
         rows = torch.cat([block.rows for block in blocks])
@@ -292,9 +281,8 @@ class CodedParty:
         return self._sum(hash_of(announced.senders), members, opened, coded)
 
     async def answer(self, round: int, stage: int, number: int, positions: Tensor, total: Sum, first: int) -> None:
-        """Computes H_j for a block's coded rows and sends it: step 23.
-
-        first: index of the block's first row in the stage, which selects its masks.
+        """Computes H_j for a block's coded rows and sends it: step 23. The block's row `first` in the stage selects its
+        masks.
         """
         masks = None if total.masks is None else total.masks[first : first + len(positions)]
         h = self._code.answer(self._data[positions].to(torch.int64), total.weights, masks)  # (coded, width)
@@ -360,9 +348,8 @@ class CodedParty:
     ) -> bool:
         """Proves the set to all other parties, and waits until enough of them have; returns False if they will not.
 
-        Args:
-            entered: False if the stage is already bound to another set, so we do not confirm this one.
-            waits: False if we will not answer in any case.
+        If the stage is already bound to another set, not `entered`, we do not confirm this one; we only wait if we
+        answer.
         """
         if self._prover is None:
             return True

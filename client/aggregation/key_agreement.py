@@ -32,11 +32,8 @@ from colonnade.common.messaging.raw import take_apart, to_bytes, to_tensor
 
 @dataclass(frozen=True)
 class Keys:
-    """A party's keys after the agreement.
-
-    Args:
-        masks: a key with every other party, for masked sums.
-        server: verifies the server's signatures; None without certificates.
+    """A party's keys after the agreement: `masks` has a key with every other party, for masked sums; `server` verifies
+    the server's signatures, None without certificates.
     """
 
     seals: Seals
@@ -104,10 +101,8 @@ _NAME = "told"  # in the state: a list, empty until the party has received a mes
 
 
 class Told:
-    """The hash of what the party side has received on its link, in order.
-
-    Args:
-        trains: False for predictions, whose requests are bound separately.
+    """The hash of what the party side has received on its link, in order; unless it `trains`, nothing is added, since
+    predictions' requests are bound separately.
     """
 
     def __init__(self, ctx: ClientContext, server: Link, *, trains: bool = True) -> None:

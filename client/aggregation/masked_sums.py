@@ -46,10 +46,8 @@ class ShareOpening:
         self._record, self._least, self._opened = record, least, 0
 
     async def begin(self, round: int) -> None:
-        """Sends the shares for the next block of rounds.
-
-        Raises:
-            ContractError: the server named a second set in the previous round, after shares were opened for the first.
+        """Sends the shares for the next block of rounds. Raises ContractError if the server named a second set in the
+        previous round, after shares were opened for the first.
         """
         if self._opened and await self._server.recv(Arrived, self._opened) is not None:
             said = "one set, for which shares were opened", "another: both shares of a party would be opened"
@@ -128,8 +126,7 @@ class SumTerms(Protocol):
     async def begin(self, round: int, about: bytes) -> bool:
         """Receives the set of parties that a round sums over. False if we send nothing in this round.
 
-        Args:
-            about: hash of what the round sums over, as the server requested it (common/aggregation/subject.py).
+        `about` is the hash of what the round sums over, as the server requested it (common/aggregation/subject.py).
         """
 
     async def train(self, round: int, released: Released) -> None:
@@ -151,10 +148,9 @@ async def terms(
     *,
     trains: bool = True,
 ) -> SumTerms:
-    """Returns the terms that the protocol's config selects, after the key agreement if sums are masked.
+    """The terms that the protocol's config selects, after the key agreement if sums are masked.
 
-    Args:
-        training, evaluation: the protocol's own messages, for sums in the clear.
+    `training` and `evaluation` make the protocol's own messages, for sums in the clear.
     """
     if aggregate == "clear":
         return _Clear(server, training, evaluation)
@@ -204,9 +200,8 @@ class _Blinded:
     async def begin(self, round: int, about: bytes) -> bool:
         """Receives the set S and confirms it. A round already bound to another set gets a warning and no values.
 
-        Raises:
-            ContractError: the set is invalid, or smaller than agreed.
-            SetError: another party does not confirm it.
+        Raises ContractError if the set is invalid, or smaller than agreed, SetError if another party does not confirm
+        it.
         """
         self._about = self._told.bind(about)
         await self.share(round)

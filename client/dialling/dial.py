@@ -29,11 +29,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 @dataclass(frozen=True)
 class ClientTls:
-    """Mutual TLS material of a party, all PEM.
-
-    Args:
-        root: the only accepted certificate: the server's own, after comparison with its pin.
-        server_name: the DNS name in it, independent of the dialled address.
+    """Mutual TLS material of a party, all PEM. `root` is the only accepted certificate: the server's own, after
+    comparison with its pin. `server_name` is the DNS name in it, independent of the dialled address.
     """
 
     key: bytes

@@ -51,10 +51,8 @@ class Instructions:
         self._opened = False  # True until a checkpoint of the newest open round is requested
 
     def checked(self, deliver: Callable[[Item], None], fail: Callable[[Exception], None]) -> Callable[[Item], None]:
-        """Wraps the delivery of items.
-
-        Args:
-            fail: ends the party side, with the ContractError of an instruction that no honest server gives.
+        """Wraps the delivery of items. `fail` ends the party side, with the ContractError of an instruction that no
+        honest server gives.
         """
 
         def receive(item: Item) -> None:

@@ -313,8 +313,6 @@ Heard = Parcel | Exception
 
 
 class Inbox(Bounded):
-    """A bounded queue."""
-
     def __init__(self, largest: int) -> None:
         super().__init__()
         self._most = bound(largest)

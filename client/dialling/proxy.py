@@ -1,7 +1,7 @@
 """The HTTP proxy that a party dials through, if its environment names one.
 
 gRPC reads `grpc_proxy`, `https_proxy` and `http_proxy` by itself. Before it dials, the server's certificate is fetched
-(`crypto/pki/probe.py`) over a separate connection, which must take the same route. So the variables are read here,
+(`dial.py`) over a separate connection, which must take the same route. So the variables are read here,
 once, by gRPC's rules, and the result is passed to gRPC: both connections reach the same server.
 """
 
@@ -23,11 +23,8 @@ _EXCEPTIONS = ("no_grpc_proxy", "no_proxy")  # likewise
 
 @dataclass(frozen=True)
 class Proxy:
-    """A proxy that connects by HTTP CONNECT.
-
-    Args:
-        user: `NAME:PASSWORD` in the variable's form (percent-encoded), or "".
-        variable: the environment variable that names it.
+    """A proxy that connects by HTTP CONNECT, named by an environment `variable`. `user` is `NAME:PASSWORD` in the
+    variable's form (percent-encoded), or "".
     """
 
     host: str
@@ -108,12 +105,9 @@ def proxy_for(host: str, environ: Mapping[str, str] = os.environ) -> Proxy | Non
 
 
 def connect(host: str, port: int, timeout: float) -> socket.socket:
-    """A connection to HOST:PORT, through the proxy that the environment names for it, if any.
-
-    Raises:
-        OSError: no connection within `timeout` seconds.
-        EnvironmentFault: the proxy is unreachable, or refuses the connection.
-        ConfigError: the environment names an invalid proxy.
+    """A connection to HOST:PORT, through the proxy that the environment names for it, if any. Raises OSError if there
+    is none within `timeout` seconds, EnvironmentFault if the proxy is unreachable or refuses, ConfigError if it is
+    invalid.
     """
     if (proxy := proxy_for(host)) is None:
         return socket.create_connection((host, port), timeout)

@@ -11,11 +11,8 @@ from colonnade.common.errors import ConfigError, IdentityError
 
 
 def own_identity(name: str, federation: FederationConfig, config: PartyConfig, base: Path) -> Identity:
-    """A party's key and certificate.
-
-    Raises:
-        ConfigError: none is configured, or the server's fingerprint is missing.
-        IdentityError: it is unusable, or another member's.
+    """A party's key and certificate. Raises ConfigError if none is configured or the server's fingerprint is missing,
+    IdentityError if it is unusable, or another member's.
     """
     if config.identity is None:
         hint = "name the folder with key.pem, cert.pem and ca.pem"

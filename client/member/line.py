@@ -139,6 +139,5 @@ class PartyLine:
         return transcript, transcript.inward(deliver)
 
     async def side(self) -> None:
-        """Runs the party's side of its task."""
         with naming_user_code(f"parties.{self.ctx.name}", self.ctx.own_code):
             await self._task.side(self.ctx, self.link)

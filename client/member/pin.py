@@ -97,12 +97,9 @@ class Pin:
         return self.content.committed
 
     def admit(self, begin: Begin) -> None:
-        """Records a Begin durably before it is acted on.
-
-        Raises:
-            CheckpointError: the folder belongs to another run.
-            ContractError: the session is not newer, the run would begin anew, or lowered rates would be raised.
-            EnvironmentFault: the pin cannot be written.
+        """Records a Begin durably before it is acted on. Raises CheckpointError if the folder belongs to another run,
+        ContractError if the session is not newer, the run would begin anew, or lowered rates would be raised,
+        EnvironmentFault if the pin cannot be written.
         """
         with self._writing:
             self._write(self._admitted(begin))
@@ -130,10 +127,8 @@ class Pin:
         return replace(pinned, backed_off=backed_off)
 
     def seal(self, saved: Save | None = None) -> None:
-        """Records the lengths of the ledger and other records, so that an older copy is noticed.
-
-        Args:
-            saved: a checkpoint that is durable now, and names the run's model.
+        """Records the lengths of the ledger and other records, so that an older copy is noticed; of a checkpoint that
+        is `saved` durably also the round of the run's model.
         """
         with self._writing:  # a checkpoint's thread seals while rounds are entered
             if self.content.run:
@@ -169,9 +164,8 @@ class Pin:
     ) -> Callable[[Item], None]:
         """Wraps the delivery of items: records every round that the server opens before it is entered.
 
-        Args:
-            fail: ends the party side if the record cannot be written. An exception would end the connection's reader
-                instead, as if the server were gone.
+        `fail` ends the party side if the record cannot be written: an exception would end the connection's reader
+        instead, as if the server were gone.
         """
 
         def receive(item: Item) -> None:

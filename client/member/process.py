@@ -134,7 +134,6 @@ class PartyMember:
     _table: Features | None = field(default=None, init=False)
 
     async def run(self) -> None:
-        """Takes part in the federation to its end."""
         raise_limit()
         with Endpoints(f"parties.{self.name}", self.config) as watch:
             await self._take_part(watch)

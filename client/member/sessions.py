@@ -73,7 +73,6 @@ class PartySessions:
 
     Args:
         out: the party's folder; None keeps nothing but what `store` does, in a simulation.
-        identity: None without TLS.
         run_cache: None for that of the folder.
         timetable: makes the schedule, and thus partitions the rows.
         incidents: implementation of injected pauses and crashes; None has those of a process.
@@ -134,11 +133,9 @@ class PartySessions:
         self._scored = None if self.out is None else ScoredRows(self.out, self._tell_batch, self._warn)
 
     def take(self, features: Features) -> None:
-        """Takes the party's table, after the server's welcome.
-
-        Raises:
-            ConfigError: the federation is weaker than our policy, or its privacy budget pays for no round.
-            DataError: rows are to be aligned, and the table's keys are unusable.
+        """Takes the party's table, after the server's welcome. Raises ConfigError if the federation is weaker than our
+        policy, or its privacy budget pays for no round; DataError if rows are to be aligned, and the table's keys are
+        unusable.
         """
         if self.federation.align == "none":
             self.prepare(features)
@@ -216,10 +213,8 @@ class PartySessions:
         return replace(hello, run=run, held=tuple(held), aligned=self._run_cache.number("alignment"))
 
     async def run(self, membership: Membership, hello: Hello) -> None:
-        """Takes part in session after session until the run is over.
-
-        Raises:
-            PartyAway: the connection broke; join again.
+        """Takes part in session after session until the run is over. Raises PartyAway if the connection broke: join
+        again.
         """
         try:
             while (begin := await membership.begin()) is not None:
@@ -325,8 +320,7 @@ class PartySessions:
     def _present(self, begin: Begin) -> tuple[str, ...]:
         """The parties of a prediction, as the server names them; empty in training, which needs the whole roster.
 
-        Raises:
-            ContractError: we are not among them, one is not in the roster, or a sum would lack one.
+        Raises ContractError if we are not among them, one is not in the roster, or a sum would lack one.
         """
         if not self.task.predicts:
             return ()

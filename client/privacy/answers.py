@@ -30,9 +30,8 @@ class Answers(Reserved):
         path: the party's ledger; None counts in memory.
         expected: answers that a run asks for at most.
 
-    Raises:
-        ConfigError: the policy allows fewer vectors than the run asks for.
-        CheckpointError: the ledger was altered.
+    Raises ConfigError if the policy allows fewer vectors than the run asks for, CheckpointError if the ledger was
+    altered.
     """
 
     held_back = "nothing is answered"
@@ -52,11 +51,8 @@ class Answers(Reserved):
         return int(self._counts[self._kind])
 
     def take(self, count: int) -> None:
-        """Counts answers that are about to be sent; durable when this returns.
-
-        Raises:
-            ConfigError: they are more than this party answers. Nothing is counted.
-            EnvironmentFault: as `Reserved`.
+        """Counts answers that are about to be sent; durable when this returns. Raises ConfigError, and counts nothing,
+        if they are more than this party answers; EnvironmentFault as `Reserved`.
         """
         if self.answered + count > self.most:
             PolicyConfig.object(

@@ -68,12 +68,9 @@ class OwnEncoder:
     def train(self, inputs: Tensor, targets: Tensor, lr: float) -> Tensor:
         """Trains, or reads the kept weights. Returns float64 (inputs, classes).
 
-        Args:
-            inputs: of the training rows, float32 (rows, inputs).
-            targets: a probability of every class, (rows, classes).
-
-        Raises:
-            CheckpointError: the weights are damaged, have other settings, or are missing although codes have left.
+        `inputs` are of the training rows, float32 (rows, inputs), `targets` a probability of every class, (rows,
+        classes). Raises CheckpointError if the weights are damaged, have other settings, or are missing although codes
+        have left.
         """
         settings = [inputs.shape[1], targets.shape[1], self.mechanism.rate, self.mechanism.noise_multiplier]
         about = {"settings": json.dumps([*settings, self.mechanism.steps, lr])}
@@ -144,12 +141,8 @@ class KeptCodes:
             rows: int64 (n,), distinct.
             codes: from 0 to k - 1, int64 (n,).
 
-        Returns:
-            Membership as 1 and 0, float64 (n, k).
-
-        Raises:
-            InputError: a row or a code is outside its range, or a row is repeated.
-            EnvironmentFault: the draws cannot be written; none is used then.
+        Returns membership as 1 and 0, float64 (n, k). Raises InputError if a row or a code is outside its range, or a
+        row is repeated; EnvironmentFault if the draws cannot be written: none is used then.
         """
         at, of = rows.cpu().numpy(), codes.cpu().numpy()
         self._refuse(at, of)
@@ -195,9 +188,7 @@ _ENCODER = "encoder.safetensors"
 class KeptCounts:
     """Noisy counts of the classes that the encoder names, drawn once: after training, before its weights are kept.
 
-    Args:
-        plan: of the run; without counts nothing is drawn.
-        path: None keeps them in memory.
+    Without counts in the plan nothing is drawn; without a path they are kept in memory.
     """
 
     def __init__(self, plan: DiscretePlan, path: Path | None, bits: Bits) -> None:
@@ -235,8 +226,7 @@ class OwnCodes:
         folder: of codes and encoder; None keeps both in memory.
         later: number of rows, the last ones, that were added after training.
 
-    Raises:
-        CheckpointError: draws are missing although the budget was spent, are damaged, or have other settings.
+    Raises CheckpointError if draws are missing although the budget was spent, are damaged, or have other settings.
     """
 
     def __init__(self, plan: DiscretePlan, budget: Budget, rows: int, folder: Path | None, later: int = 0) -> None:
@@ -291,18 +281,14 @@ _ABOUT = {"settings": "keys of the rows that have a place"}
 
 
 class RowPlaces:
-    """Places of the rows that a party holds now.
+    """Places of the rows that a party holds now, of which `later` were not the run's.
 
     Args:
         path: of the file, which holds a hash of every key.
         keys: of the rows in their current numbering, distinct, normalised.
         trained: number of rows of the run's alignment.
 
-    Attributes:
-        later: number of places of rows that the run did not have.
-
-    Raises:
-        CheckpointError: the file is missing in a prediction, is damaged, or has other rows.
+    Raises CheckpointError if the file is missing in a prediction, is damaged, or has other rows.
     """
 
     def __init__(self, path: Path, keys: Sequence[str], trained: int, *, predicts: bool) -> None:
@@ -319,11 +305,7 @@ class RowPlaces:
         self.later, self._on_disk = self.total - trained, len(known or ())
 
     def of(self, rows: Tensor) -> Tensor:
-        """Places of rows, int64 (n,); durable when this returns.
-
-        Args:
-            rows: in their current numbering, int64 (n,).
-        """
+        """Places of rows in their current numbering, int64 (n,); durable when this returns."""
         if len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(self._places)):
             raise InputError(f"rows to release: expected numbers from 0 to {len(self._places) - 1}")
         if self._on_disk < self.total:
@@ -355,8 +337,7 @@ def aligned_places(
 ) -> RowPlaces | None:
     """Places of aligned rows; None if rows have no lasting draws, or keep their numbers. Raises CheckpointError.
 
-    Args:
-        ids: keys of the rows in their current numbering, as the table has them.
+    `ids` are keys of the rows in their current numbering, as the table has them.
     """
     if federation.align == "none" or as_codes(plan) is None:
         return None

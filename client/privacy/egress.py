@@ -45,8 +45,7 @@ class _Pass(NamedTuple):
 class Egress:
     """A carrier that passes only released values, as they were when they were released.
 
-    Args:
-        left: counts what leaves by kind, in the same bytes as the ledger.
+    `left` counts what leaves by kind, in the same bytes as the ledger.
     """
 
     def __init__(
@@ -61,10 +60,8 @@ class Egress:
         """Passes a function of private rows through the privacy stage and keeps a copy of the result.
 
         Only the returned tensor itself may then be sent, and once. `evaluation` marks validation or test rows; `rows`
-        gives the row numbers of a matrix that has a line for each.
-
-        Raises:
-            TrainingDiverged: a number is not finite, and no noise is agreed.
+        gives the row numbers of a matrix that has a line for each. Raises TrainingDiverged if a number is not finite,
+        and no noise is agreed.
         """
         released = self._release(private, evaluation=evaluation, rows=rows)
         self._admit(released, released.mechanism, released.epsilon, released.packed)
@@ -101,9 +98,8 @@ class Egress:
     def __call__(self, item: Item) -> None:
         """Sends an item; a message is charged first.
 
-        Raises:
-            ContractError: no party sends this message, its kind does not say how a tensor leaves, or a tensor that must
-                be released or masked was not, or was changed afterwards.
+        Raises ContractError if no party sends this message, its kind does not say how a tensor leaves, or a tensor that
+        must be released or masked was not, or was changed afterwards.
         """
         if not isinstance(item, Message):
             self._carry(item)
@@ -143,8 +139,7 @@ class Egress:
 def ways_out(kind: type[Message]) -> Mapping[str, type[Outgoing]]:
     """The tensor fields of a party's message with the type that the egress requires; all others are public.
 
-    Raises:
-        TypeError: the message is not a party's, or a field does not declare how it leaves.
+    Raises TypeError if the message is not a party's, or a field does not declare how it leaves.
     """
     if kind not in _WAYS:
         if not issubclass(kind, PartyMessage):

@@ -76,7 +76,6 @@ class PartyMechanism:
         return self._budget.releases
 
     def stage(self, state: State) -> Release:
-        """A session's release."""
         if self.plan.config.seeded:
             draws = state.keep("noise", lambda: generator("noise", self._terms.seed, self._terms.party))
             self._normals, self._bits = seeded_normals(draws), lambda: seeded_bytes(draws)
@@ -150,15 +149,12 @@ MECHANISMS: Mapping[str, Callable[[Any, Terms], PartyMechanism]] = {
 
 
 class Privacy:
-    """Privacy protection of one party.
+    """Privacy protection of one party. Raises ConfigError if the federation is weaker than the party's policy.
 
     Args:
         ledger: the party's record, from which earlier spending is read; None keeps none.
         rows: number of released rows, where it differs from the plan's.
         places: of aligned rows with codes.
-
-    Raises:
-        ConfigError: the federation is weaker than the party's policy.
     """
 
     def __init__(

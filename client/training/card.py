@@ -38,12 +38,8 @@ def optimal_bins(column: Binning, goods: Counts, bads: Counts, direction: int | 
     """The optimal bin of every fine bin of a column, int64 (fine bins,), from 0.
 
     Neighbouring fine bins of numbers are joined so that the share of bads only rises or only falls, and the information
-    value is largest; words by their share of bads. The bins of missing and of special values stay.
-
-    Args:
-        goods, bads: in every fine bin.
-        direction: 1 if the share of bads has to rise along the column, -1 if it has to fall.
-
+    value is largest; words by their share of bads. The bins of missing and of special values stay. `direction` is 1 if
+    the share of bads has to rise along the column, -1 if it has to fall.
     """
     values, order = column.values, np.arange(column.values)
     if column.cuts is None:
@@ -130,8 +126,7 @@ class Evidence:
     def labels(self, *, whole: bool = True) -> list[str]:
         """Which values each bin holds, in words.
 
-        Args:
-            whole: False leaves out missing values and other words where they share the bin of values that are named.
+        Unless `whole`, missing values and other words are left out where they share the bin of values that are named.
         """
         parts = [list[str]() for _ in self.goods]
         if self.column.cuts is None:
@@ -166,8 +161,7 @@ class Evidence:
 class CardBins:
     """Optimal bins of all columns of a party. An own state of the protocol, empty until they are fitted.
 
-    Attributes:
-        kept: numbers of the columns that the regression has, ascending.
+    `kept` are the numbers of the columns that the regression has, ascending.
     """
 
     def __init__(self) -> None:
@@ -178,12 +172,8 @@ class CardBins:
     def fit(self, ctx: ClientContext, cfg: Config, table: BinnedTable, sums: Floats) -> None:
         """Makes the bins, and leaves out columns of too little information, with a warning.
 
-        Args:
-            sums: bads over the fine bins of all columns, as the server returned them.
-
-        Raises:
-            ContractError: they are no counts of rows.
-            DataError: no column has enough.
+        `sums` are bads over the fine bins of all columns, as the server returned them. Raises ContractError if they are
+        no counts of rows, DataError if no column has enough information.
         """
         train = table.codes[ctx.schedule.partition.train.numpy()]
         counted = [np.bincount(train[:, place], minlength=count) for place, count in enumerate(table.counts)]
@@ -288,9 +278,7 @@ EXPLAINED = ("points", *(f"{what}_{n}" for n in range(1, REASONS + 1) for what i
 class Card(ShapeSum):
     """Logits by points: `values` are logits of the fine bins, of the columns that are left out 0.
 
-    Args:
-        coefficients: of the kept columns, (kept,).
-        means: of their weights of evidence over the training rows, (kept,).
+    `coefficients` are of the kept columns, `means` of their weights of evidence over the training rows, (kept,) each.
     """
 
     def __init__(

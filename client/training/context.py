@@ -96,10 +96,8 @@ class ClientContext:
         """The party's columns before they are encoded, in the rows of `features` and on the CPU.
 
         Of a table: numbers as they are and places of words (`Features.fields`), float64 with NaN for missing ones. Of
-        other sources: bytes or float64 of the shape of `features`, not scaled.
-
-        Raises:
-            TypeError: the protocol's config is not `typed`.
+        other sources: bytes or float64 of the shape of `features`, not scaled. Raises TypeError if the protocol's
+        config is not `typed`.
         """
         if self.features.table is None:
             raise TypeError(f"ctx.table: {type(self.federation.protocol).__name__} does not say typed = True")

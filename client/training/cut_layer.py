@@ -78,11 +78,9 @@ class NoisyBackprop(ShapedBackprop):
 class Adjusted:
     """`Backprop` that adds the gradients of the party's own terms: VFL-AFE, Algorithm 1, lines 16 to 18.
 
-    The gradients' directions are clustered. Their lengths measure the server's error on a row: once the server learns,
-    unscaled gradients (Eq. 7) cluster into short and long ones, regardless of the class.
-
-    Args:
-        last: the previous batch's centres, from which the next ones are found in few iterations.
+    The gradients' directions are clustered, from the `last` batch's centres in few iterations. Their lengths measure
+    the server's error on a row: once the server learns, unscaled gradients (Eq. 7) cluster into short and long ones,
+    regardless of the class.
     """
 
     def __init__(self, inner: Backprop, config: AdjustConfig, classes: int, last: dict[str, Tensor]) -> None:

@@ -11,12 +11,10 @@ from colonnade.common.messaging.message import Message
 
 
 async def receive_labels(ctx: ClientContext, server: Link, round: int, rows: int) -> Tensor | None:
-    """Receives y of the batch, the targets of the loss.
+    """Receives y of the batch, the targets of the loss; None if the server has moved on.
 
-    Returns:
-        Classes, int64 (rows,); for protected labels, which only the server knows to be protected, distributions over
-            the classes, float32 (rows, classes); in a regression the standardised numbers, float64 (rows, targets).
-            None if the server has moved on.
+    Classes, int64 (rows,); for protected labels, which only the server knows to be protected, distributions over the
+    classes, float32 (rows, classes); in a regression the standardised numbers, float64 (rows, targets).
     """
     wide = {"rows": rows, "classes": ctx.federation.outputs}
     regression = ctx.federation.task == "regression"

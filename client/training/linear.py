@@ -40,12 +40,8 @@ _LARGEST = 2.0**31  # steps
 
 @dataclass(frozen=True)
 class _Column:
-    """A column's lines of the matrix, and what each counts for.
-
-    Args:
-        weights: of its lines, float64 (lines,).
-        base: what every row counts for besides.
-        levels: the values that lines stand for; None for digits.
+    """A column's lines of the matrix, and what each counts for: `weights`, float64 (lines,); every row counts for
+    `base` besides. `levels` are the values that lines stand for; None for digits.
     """
 
     first: int
@@ -55,14 +51,10 @@ class _Column:
 
 
 class Design:
-    """The matrix of a party's columns: line 0 counts all rows; a column of few values has a line that marks each value
-    but the most frequent, another one a line for each digit to base 16.
+    """The matrix of a party's columns, float64 (rows,) each, finite: line 0 counts all rows; a column of few values has
+    a line that marks each value but the most frequent, another one a line for each digit to base 16.
 
-    Args:
-        columns: of the training rows, float64 (rows,) each, finite.
-
-    Raises:
-        InputError: a number is too large for its column's step.
+    Raises InputError if a number is too large for its column's step.
     """
 
     def __init__(self, columns: Iterable[Floats], rows: int) -> None:
@@ -88,7 +80,6 @@ class Design:
         return self._lines.shape[0], self._lines.shape[1]
 
     def rows(self, first: int, last: int) -> csc_array:
-        """As `PartyMatrix.rows`."""
         return csc_array(self._lines[:, first:last])
 
     def times(self, sums: Floats) -> Floats:
@@ -132,9 +123,7 @@ def _digits(whole: NDArray[np.int64]) -> list[NDArray[np.int8]]:
 class LinearModel(Local):
     """A party's logits by its coefficients of the encoded columns, float64 (columns, logits).
 
-    Args:
-        mean: of the columns, float64 (columns,).
-        digits: which of them are rounded, (columns,).
+    `mean` is of the columns, float64 (columns,), `digits` which of them are rounded.
     """
 
     model: LinearPart
@@ -244,8 +233,7 @@ class RegressionColumns(ABC):
         digits: which of them are rounded, (columns,).
         used: which of them have a coefficient, int64 (used,).
 
-    Raises:
-        DataError: there is no column that varies.
+    Raises DataError if no column varies.
     """
 
     weight = 1
@@ -293,11 +281,8 @@ class RegressionColumns(ABC):
         return len(self.used)
 
     def gradient(self, sums: Floats, at: Floats) -> Floats:
-        """Gradient in b, float64 (count, outputs).
-
-        Args:
-            sums: of the loss's derivatives over `matrix`, (lines, outputs).
-            at: b, (count, outputs).
+        """Gradient in b, float64 (count, outputs), at b from the sums of the loss's derivatives over `matrix`, (lines,
+        outputs).
         """
         times, total = self._times(sums)
         slopes = times - np.outer(self.mean, total)

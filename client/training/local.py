@@ -31,12 +31,7 @@ class Splits(Protocol):
 
 
 class Local(nn.Module):
-    """Rows -> the party's outputs: embeddings, or logits if it has its own head.
-
-    Args:
-        model: theta_k, (rows, ...) -> (rows, width).
-        head: W_k, or None where heads are the server's.
-    """
+    """Rows -> the party's outputs: embeddings theta_k(x), or logits if it has its own head W_k."""
 
     def __init__(self, model: nn.Module, head: OwnHead | None = None) -> None:
         super().__init__()
@@ -77,10 +72,8 @@ def headed(ctx: ClientContext, cfg: WithWidth) -> tuple[Local, OwnHead]:
 
 
 class OwnHead(nn.Module):
-    """W_k, (rows, width) -> (rows, classes), and its optimiser, both in the party-side state.
-
-    Args:
-        width: of an embedding, which stays at the party.
+    """W_k, (rows, width) -> (rows, classes), and its optimiser, both in the party-side state; embeddings stay at the
+    party.
     """
 
     def __init__(self, ctx: ClientContext, width: int) -> None:

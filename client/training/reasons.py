@@ -22,8 +22,7 @@ REASONS = 4
 def lowest(parts: Floats, names: Sequence[str], most: int) -> list[list[Reason]]:
     """For each row at most `most` columns that lower its score, with what they lower it by, the lowest first.
 
-    Args:
-        parts: what each column adds, (rows, columns).
+    `parts` is what each column adds, (rows, columns).
     """
     order = np.argsort(parts, axis=1, kind="stable")[:, :most]
     return [

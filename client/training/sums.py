@@ -59,11 +59,7 @@ class PartySums:
         self.public: Public
 
     async def open(self, round: int, counts: Sequence[int], kinds: Sequence[int]) -> bool:
-        """1 and 2, in the session's first round; False if the server has moved on.
-
-        Args:
-            counts, kinds: of the columns, as `BinCounts` has them.
-        """
+        """1 and 2, in the session's first round; False if the server has moved on. Arguments as of `BinCounts`."""
         if self._holder is not None:
             return True
         ctx = self._ctx
@@ -90,8 +86,7 @@ class PartySums:
     async def add_up(self, round: int, masks: Masks, look: Callable[[Whole], object] | None = None) -> Answer | None:
         """Receives the vectors of a level, and adds them up over the bins; None if the server has moved on.
 
-        Args:
-            look: is shown what the server sends, int64 (rows, vectors), block by block.
+        `look` is shown what the server sends, int64 (rows, vectors), block by block.
         """
         assert self._holder is not None  # opened before
         answer, count = self._holder.begin(masks.d.numpy().view(np.uint64)), masks.d.shape[1]
@@ -132,8 +127,7 @@ class OwnSums:
     async def sums(self, round: int, count: int, level: int = 0) -> tuple[np.ndarray, float] | None:
         """Sums of the server's next vectors over the matrix, float64 (bins, count), and the factor of the steps.
 
-        Args:
-            level: tells apart the sums of a round.
+        `level` tells apart the sums of a round.
         """
         masks = await self._masks(round, level, count)
         if masks is None or (answer := await self._sums.add_up(round, masks)) is None:

@@ -57,13 +57,7 @@ class Captured:
 
 
 class Capture:
-    """Captures one session at a party.
-
-    Args:
-        folder: the party's own, which exists.
-        schedule: gives a round's epoch.
-        session: random number of the federation's session.
-    """
+    """Captures one session, with this random number, at a party; the schedule gives a round's epoch."""
 
     def __init__(
         self, folder: Path, config: CaptureConfig, federation: FederationConfig, schedule: Schedule, session: int = 1
@@ -183,7 +177,6 @@ def _decoded(path: Path, federation: FederationConfig) -> Iterator[Captured]:
 
 
 def _records(path: Path) -> Iterator[_CaptureRecord]:
-    """Every complete record of a file; none if it is missing."""
     if not path.is_file():
         return
     with path.open("rb") as file:

@@ -74,14 +74,11 @@ class Receipts:
         return {"exchanges": exchanges, "boxes": chains}
 
     def compare(self, other: str, stated: Mapping[str, Any]) -> list[TranscriptError]:
-        """Compares what another party states to have received with what we sent to it.
+        """Compares what another party states to have received with what we sent to it. Returns boxes that the server
+        has passed on to some parties but not to this one.
 
-        Returns:
-            Boxes that the server has passed on to some parties but not to this one.
-
-        Raises:
-            TranscriptError: it states a box that we did not send, or another than we sent.
-            ValueError: it is malformed.
+        Raises TranscriptError if it states a box that we did not send, or another than we sent; ValueError if it is
+        malformed.
         """
         exchanges = [_exchange(entry) for entry in _list(stated.get("exchanges", []))]
         index, rounds, dropped = self._names.index(self._name), list[int](), list[TranscriptError]()

@@ -135,11 +135,8 @@ _MOST = 20_000  # hashes of one party that wait for ours
 
 @dataclass
 class OwnRecord:
-    """What we were told, as far as we have stated it.
-
-    Attributes:
-        entries: (name, round) -> salted hash.
-        opened: rounds that the server has opened here, ascending.
+    """What we were told, as far as we have stated it: `entries` by (name, round), the salted hashes, and the rounds
+    that the server has `opened` here, ascending.
     """
 
     entries: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -155,10 +152,7 @@ class OwnRecord:
 class OtherParties:
     """Parties whose statements so far are the same, so that they are compared once.
 
-    Args:
-        names: theirs.
-        begun: the round that the session continues after.
-        next: number of their next statement; None before the first.
+    The session continues after the round `begun`; `next` is the number of their next statement, None before the first.
     """
 
     names: list[str] = field(compare=False)
@@ -203,13 +197,9 @@ class OtherParties:
         self._saves.clear()
 
     def compare(self, ours: OwnRecord, *, in_step: bool) -> None:
-        """Compares the entries that both have.
+        """Compares the entries that both have. Raises TranscriptError, which names the round, if something differs.
 
-        Args:
-            in_step: True if no party misses a round: then both must have opened and saved the same rounds.
-
-        Raises:
-            TranscriptError: something differs; names the round.
+        If `in_step`, no party misses a round: then both must have opened and saved the same rounds.
         """
         both = [key for key in self._waiting if key in ours.entries]
         for name, round in sorted(both, key=lambda key: key[1]):

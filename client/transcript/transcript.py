@@ -39,12 +39,7 @@ _LENGTH = 16  # bytes of a hash in a statement
 
 
 class ToldEntry(NamedTuple):
-    """One item.
-
-    Args:
-        name: its kind, with the fields that distinguish several of a round.
-        digest: SHA-256 of its content.
-    """
+    """One item: its kind, with the fields that distinguish several of a round, and the SHA-256 of its content."""
 
     name: str
     round: int
@@ -207,11 +202,8 @@ class PartyTranscript:
         self._flush_if_due()
 
     async def conclude(self, gone: Callable[[], bool] = lambda: False) -> None:
-        """States the end of this side, and waits up to `timeouts.answer` until all others have stated theirs.
-
-
-        Raises:
-            TranscriptError: something differs, or the server has not relayed a statement.
+        """States the end of this side, and waits up to `timeouts.answer` until all others have stated theirs. Raises
+        TranscriptError if something differs, or the server has not relayed a statement.
         """
         if not self._others:
             return
@@ -242,10 +234,8 @@ class PartyTranscript:
                 continue
 
     def _note(self, item: Item) -> None:
-        """Notes an item, and states the window that it ends.
-
-        Raises:
-            ContractError: a second item like this came: we would act on the first, and state the second.
+        """Notes an item, and states the window that it ends. Raises ContractError if a second item like this came: we
+        would act on the first, and state the second.
         """
         if isinstance(item, Message) and type(item).__name__ == _RING and self._keys is None:
             self._salt = None
@@ -315,9 +305,8 @@ class PartyTranscript:
     def _hear(self, relayed: Relayed) -> None:
         """Takes statements. Parties whose statements have been equal so far, and still are, are compared together.
 
-        Raises:
-            ContractError: the server says of a statement not whose it is, or not who has signed it.
-            TranscriptError: a statement differs, or is no party's.
+        Raises ContractError if the server says of a statement not whose it is, or not who has signed it;
+        TranscriptError if a statement differs, or is no party's.
         """
         try:
             statements = relayed.statements()

@@ -117,13 +117,10 @@ class CodedSums:
     async def decode(
         self, round: int, stage: int, number: int, coded: int, senders: Tensor
     ) -> tuple[Tensor | None, Responses[Answer]]:
-        """Steps 27 to 30: decodes the average embedding of a block of coded rows from the first R responses.
+        """Steps 27 to 30: decodes the average embedding of a block of coded rows, `coded` of them, from the first R
+        responses.
 
-        Args:
-            coded: number of coded rows in the block.
-
-        Returns:
-            float32 (K * coded, width) in segment order, or None if too many refuse; and the responding parties.
+        Returns float32 (K * coded, width) in segment order, or None if too many refuse; and the responding parties.
         """
         check = partial(self._check, stage=stage, number=number, coded=coded, senders=hash_of(senders))
         earlier = lambda answer: (answer.stage, answer.block) < (stage, number)  # noqa: E731

@@ -77,10 +77,8 @@ async def evaluate_sums(
 ) -> None:
     """Evaluates the parts due after a round, as server/training/evaluation.py does.
 
-    If a block has no sum the evaluation is given up: the same rows summed over other parties would reveal values.
-
-    Args:
-        logits: (sum, number of responses) -> the joint model's logits, float32 (rows, classes).
+    `logits` maps a sum and the number of responses to the joint model's logits, float32 (rows, classes). If a block has
+    no sum the evaluation is given up: the same rows summed over other parties would reveal values.
     """
     for part in ctx.schedule.evaluations(round):
         score = ctx.score()
@@ -149,8 +147,7 @@ async def relay_proofs(
 ) -> Responses[SetProof]:
     """Relays the proofs of a set once everyone in it has sent theirs, and none before; returns the proofs that came.
 
-    Args:
-        there: those of it that can still respond; None for all.
+    `there` are those of it that can still respond; None for all.
     """
     among = members if there is None else there
     sent = await clients.collect(SetProof, round, quorum, among=among, proof=PROOF_BYTES)

@@ -30,9 +30,8 @@ class Admission:
     """Decides which parties may join a run.
 
     Args:
-        federation: the agreed section; its roster lists the parties that may join.
         run: the run's number; a party with checkpoints of another run is refused.
-        secure: True if certificates are checked (False on loopback only).
+        secure: False on loopback only: certificates are not checked.
         purpose: what a Hello must state besides the agreed configuration.
     """
 

@@ -117,7 +117,6 @@ class ServerParts:
         Args:
             start: the secret from which the context's draws follow.
             begun: an earlier start has begun the run.
-            secure: False for no TLS.
             sample: positions of rows to use, int64 (m,), which are in the agreed order; None for all.
 
         Raises DataError if the labels are others than the run began with, CheckpointError as `protect`.
@@ -175,13 +174,9 @@ class ServerParts:
     def add_columns(
         self, ctx: ServerContext, labels: LabelColumn, rows: Tensor | None = None, kept: EncoderFile | None = None
     ) -> None:
-        """Reads the server's own columns, if it has any.
+        """Reads the server's own columns, if it has any. Raises DataError as `load_columns`.
 
-        Args:
-            labels: all labels, `rows` the positions of the context's rows among them; None for all.
-            kept: where the run keeps the encoder; None for nowhere.
-
-        Raises DataError as `load_columns`.
+        `rows` are the positions of the context's rows among all labels; None for all.
         """
         columns = load_columns(
             self.federation, self.config, ctx.schedule, self.base, len(labels.values),

@@ -82,9 +82,8 @@ class Door(Protocol):
 class Listener(grpc.GenericRpcHandler):
     """A gRPC server for one method, whose streams become connections.
 
-    Args:
-        largest: maximum bytes of a frame that a party may send.
-        greet: called for every new stream, before anything is read.
+    `largest` is the maximum bytes of a frame that a party may send; `greet` is called for every new stream, before
+    anything is read.
     """
 
     def __init__(self, codec: Codec, largest: int, greet: Greet, parties: int = 1) -> None:
@@ -94,8 +93,7 @@ class Listener(grpc.GenericRpcHandler):
     async def start(self, address: str, tls: ServerTls | None) -> int:
         """Listens on HOST:PORT (port 0 takes a free one) and returns the port.
 
-        Raises:
-            EnvironmentFault: the port is in use, the address is not ours, or the limit of open files is too low.
+        Raises EnvironmentFault if the port is in use, the address is not ours, or the limit of open files is too low.
         """
         refuse_taken(address, _KEY)
         most = connections(_EACH * self._parties)
@@ -119,7 +117,6 @@ class Listener(grpc.GenericRpcHandler):
             await self._server.stop(grace=1)
 
     def service(self, details: grpc.HandlerCallDetails) -> Any:
-        """gRPC hook: the handler of a method."""
         if details.method != METHOD:
             return None
         return grpc.stream_stream_rpc_method_handler(self._handle)

@@ -27,8 +27,7 @@ _HELD = 3  # checkpoints that a party keeps: the newest, the sound one before it
 class Member:
     """A party's connection, the state of its session, and its latest Hello, which was accepted.
 
-    Attributes:
-        parted: set while the party's part has ended: it has said farewell, has failed, or is gone.
+    `parted` is set while the party's part has ended: it has said farewell, has failed, or is gone.
     """
 
     connection: Stream
@@ -74,7 +73,6 @@ class Member:
         self._note_end()
 
     def carry(self, item: Item) -> None:
-        """Sends an item of the session's link."""
         if isinstance(item, Close):
             self.session.say(item)
         self.connection.post(item)

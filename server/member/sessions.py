@@ -40,7 +40,6 @@ class ServerSessions:
         ctx: its state is restored in every session.
         folder: the run's; None keeps no checkpoints but those that `store` has, in a simulation.
         start: the secret from which the context's draws follow.
-        rows: aligns rows; None where they are in the same order already.
         clock: seconds from an arbitrary origin.
         side: the server side; None for the protocol's.
     """

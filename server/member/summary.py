@@ -45,8 +45,7 @@ def summarise(
     """The summary of a run.
 
     Args:
-        status: completed, interrupted or failed.
-        failed: the error that ended it.
+        status: completed, interrupted or failed; `failed` is the error.
         saved: the best round whose checkpoint all members hold, 0 if none.
         releases: number of the parties' releases, as far as they are known.
         versions: of Colonnade, at parties that have another one than the server.

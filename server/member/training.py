@@ -120,8 +120,7 @@ class ServerMetrics:
 class ServerRun(ServerMember):
     """One start of the server in training, from a configuration to summary.json, which is written however it ends.
 
-    Args:
-        launched: when the run was started, seconds since 1970.
+    It was `launched` then, in seconds since 1970.
     """
 
     launched: float = field(default=0.0, kw_only=True)

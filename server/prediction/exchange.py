@@ -106,7 +106,6 @@ async def predict(
 
     Args:
         positions: ids -> positions of their rows, int64 (ids,); -1 where not all members know them.
-        absent: how absent parties are replaced.
         own: True if parties predict too, where they can.
         scored: called with the rows that were predicted.
 

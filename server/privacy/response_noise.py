@@ -213,13 +213,9 @@ class ResponseNoise:
     ) -> tuple[float, Tensor]:
         """Puts the protected gradient of the batch's mean loss into every parameter's `grad`.
 
-        Args:
-            h: its inputs for the batch, (rows, ...).
-            targets: labels, (rows,) or (rows, classes).
-            batch: row numbers, int64 (rows,).
-
-        Returns the mean loss, and every row's gradient of its own loss at h, of h's shape: neither is protected yet.
-        Raises InputError if the loss cannot be differentiated row by row.
+        `h` are its inputs for the batch, (rows, ...), `targets` labels, (rows,) or (rows, classes), `batch` row
+        numbers. Returns the mean loss, and every row's gradient of its own loss at h, of h's shape: neither is
+        protected yet. Raises InputError if the loss cannot be differentiated row by row.
         """
         losses, at_parameters, at_h = row_gradients(loss, named, h, targets)
         for name, gradient in self.gradients(at_parameters, batch).items():

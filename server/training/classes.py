@@ -100,7 +100,6 @@ def of_common(labels: Tensor, names: Sequence[str], sizes: Sequence[int]) -> Ite
 
     Args:
         labels: classes of the common rows, int64 (rows,), or targets, floating (rows, targets).
-        names: class names; empty in regression.
         sizes: of the training, validation and test parts.
 
     Raises DataError if all common rows have one class, or a target is constant.
@@ -227,13 +226,10 @@ class ClassBalance:
 
 
 class WeightedCrossEntropy:
-    """Softmax cross-entropy times the weight of the row's class.
+    """Softmax cross-entropy times w, the weight of the row's class, positive, (classes,).
 
     A batch's mean is over its rows, not over their weights, so a row's share of a gradient depends on its own class
     alone in every protocol.
-
-    Args:
-        weights: w, positive, one per class, (classes,).
     """
 
     def __init__(self, weights: Tensor) -> None:

@@ -364,11 +364,8 @@ class ServerContext:
             )
 
     def record(self, round: int, loss: float, responses: Responses[Message]) -> None:
-        """Records a training round.
-
-        Raises:
-            TrainingDiverged: the loss or a head is not finite.
-            ConfigError: the protocol has not used the loss that the configuration names.
+        """Records a training round. Raises TrainingDiverged if the loss or a head is not finite, ConfigError if the
+        protocol has not used the loss that the configuration names.
         """
         if isinstance(self.loss, OutsideLoss):
             self.loss.refuse_unused(self.federation.protocol.name)
@@ -464,7 +461,6 @@ class ServerContext:
         return {**found, **score.metrics}
 
     def _decide(self, round: int, score: Score | Residuals) -> None:
-        """Chooses threshold and recalibration on the validation rows, where configured."""
         decide, calibrate, made = self.config.decide, self.config.calibrate, None
         if isinstance(score, Score) and (decide is not None or calibrate != "none"):
             made = decision.choose(decide, calibrate, *score.margins(), round)

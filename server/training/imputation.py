@@ -110,12 +110,8 @@ class Absence(Generic[M]):
 
 
 class Standing:
-    """Replacements of absent parties, from the state of a finished run.
-
-    Args:
-        historical: their last outputs for the same row, where there are some; else their means.
-
-    Raises InputError if the run stored nothing to replace a party with.
+    """Replacements of absent parties, from the state of a finished run: their means, or if `historical` their last
+    outputs for the same row, where there are some. Raises InputError if the run stored nothing to replace a party with.
     """
 
     def __init__(self, ctx: ServerContext, absent: tuple[str, ...], *, historical: bool) -> None:

@@ -47,11 +47,9 @@ class OutsideLoss:
         return mean
 
     def proximal(self, centre: Tensor, targets: Tensor, rho: float) -> Tensor:  # noqa: ARG002
-        """Not available: raises InputError."""
         raise self._absent("proximal map")
 
     def change(self, step: Tensor, logits: Tensor, targets: Tensor) -> Tensor:  # noqa: ARG002
-        """Not available: raises InputError."""
         raise self._absent("exact change along a step")
 
     def refuse_unused(self, protocol: str) -> None:

@@ -41,16 +41,9 @@ from colonnade.server.training.context import ServerContext
 
 
 class SumSession:
-    """Sums over all training rows.
+    """Sums over all training rows. `weight` is the largest magnitude of an entry of the parties' matrices.
 
-    Args:
-        encrypted: False if vectors travel as they are.
-        weight: the largest magnitude of an entry of the parties' matrices.
-
-    Attributes:
-        sender: encrypts and decrypts, once the session is open.
-        public: the matrix A, likewise.
-        hints: by party, likewise.
+    Once the session is open, `sender` encrypts and decrypts, `public` is the matrix A, and `hints` are by party.
     """
 
     def __init__(self, ctx: ServerContext, clients: Cohort, *, encrypted: bool, weight: int = 1) -> None:
@@ -63,8 +56,7 @@ class SumSession:
     async def open(self, round: int, bins: Callable[[Mapping[str, BinCounts]], Sequence[int]]) -> None:
         """1 and 2: the shapes of the parties' columns, and their hints.
 
-        Args:
-            bins: checks the shapes, in roster order, and says how many bins each has.
+        `bins` checks the shapes, in roster order, and says how many bins each has.
         """
         all_parties = replace(self._ctx.quorum, need=None)
         shapes = await self._clients.collect(BinCounts, round, all_parties, nonce=NONCE)
@@ -98,8 +90,7 @@ class SumSession:
     async def send(self, round: int, level: int, count: int, vectors: Callable[[int, int], Whole]) -> VectorKeys:
         """3: sends vectors to every party; returns their secrets.
 
-        Args:
-            vectors: those of the rows `first` to `last`, int64 (last - first, count).
+        `vectors(first, last)` are those of some of the rows, int64 (last - first, count).
         """
         keys = await self.begin(round, level, count)
         for number, first in enumerate(range(0, self.size.rows, BLOCK)):
@@ -110,10 +101,8 @@ class SumSession:
 
 
 class ReturnedSums:
-    """One session's exchange with the parties.
-
-    Args:
-        told: True if a warning about the number of bins, as many or more of the same columns, was given before.
+    """One session's exchange with the parties. If `told`, a warning about as many bins or more of the same columns was
+    given before.
     """
 
     def __init__(
@@ -174,8 +163,7 @@ class ReturnedSums:
     ) -> Responses[MaskedSums]:
         """Sends vectors, (rows, v): every party that answers in time is returned the sums over its own bins.
 
-        Args:
-            level: tells apart the sums of a round.
+        `level` tells apart the sums of a round.
         """
         count = vectors.shape[1]
         keys = await self._session.send(round, level, count, lambda first, last: vectors[first:last])

@@ -116,14 +116,11 @@ class Binning:
         return np.where(absent, self.missing, found)
 
     def refuse(self, left: NDArray[np.bool_]) -> None:
-        """Refuses what is no split of this column.
+        """Raises InputError if this is no split of the column: an empty side, other bins, or numbers that are not cut
+        in two.
 
-        Args:
-            left: for every bin, True if it is on the left side, (count,). Of numbers the first bins are, and that of
-                missing values may be.
-
-        Raises:
-            InputError: an empty side, other bins, or numbers that are not cut in two.
+        `left` is True for every bin on the left side, (count,). Of numbers the first bins are, and that of missing
+        values may be.
         """
         if left.shape != (self.count,):
             raise InputError(f"a split of {len(left)} bins of a column that has {self.count}")
@@ -166,8 +163,7 @@ class Binning:
 def few_values(counts: NDArray[np.int64], least: int) -> NDArray[np.int64]:
     """The last value of every bin but the last one: a bin for each value, or for neighbours that are few.
 
-    Args:
-        counts: rows of each value, in the values' order.
+    `counts` are rows of each value, in the values' order.
     """
     ends, size = list[int](), 0
     for place, count in enumerate(counts.tolist()):
@@ -224,10 +220,8 @@ def binned(ctx: ClientContext, *, most: int = MOST, least: int = LEAST) -> Binne
 
 
 def directions(ctx: ClientContext, columns: Sequence[Binning]) -> Mapping[int, int]:
-    """Numbers of the columns along which scores only rise (1) or fall (-1), by the party's section `monotone`.
-
-    Raises:
-        ConfigError: a column that the table does not have, or of words.
+    """Numbers of the columns along which scores only rise (1) or fall (-1), by the party's section `monotone`. Raises
+    ConfigError for a column that the table does not have, or of words.
     """
     places, found = {column.name: number for number, column in enumerate(columns)}, dict[int, int]()
     for name, direction in ctx.config.monotone.items():
@@ -244,8 +238,7 @@ def directions(ctx: ClientContext, columns: Sequence[Binning]) -> Mapping[int, i
 class TableBins:
     """Bins of a party's columns, as its state keeps them. Empty until they are fitted or restored.
 
-    Attributes:
-        places: of the columns in the table that have two bins at least, ascending.
+    `places` are of the columns in the table that have two bins at least, ascending.
     """
 
     def __init__(self) -> None:
@@ -262,14 +255,11 @@ class TableBins:
         most: int = MOST,
         least: int = LEAST,
     ) -> None:
-        """Fits the bins on training rows, int64 (m,), alone. Columns with one bin are left out, with a warning.
+        """Fits the bins on training rows, int64 (m,), alone. Columns with one bin are left out, with a warning that has
+        their names, which are the party's own.
 
-        Args:
-            warn: called with their names, which are the party's own.
-
-        Raises:
-            DataError: no column has two bins; or as `OwnBins.fit`.
-            ConfigError: as `OwnBins.fit`, or it names a column that the table does not have.
+        Raises DataError if no column has two bins, ConfigError if `own` names a column that the table does not have, or
+        both as `OwnBins.fit`.
         """
         if most < 2 or least < 1:
             raise InputError(f"{most} bins of {least} rows", hint="take 2 bins at least, of 1 row at least")
@@ -292,10 +282,8 @@ class TableBins:
         self.columns = tuple(one for one in found if one.count > 1)
 
     def of(self, table: Features) -> BinnedTable:
-        """The bins of a table's rows: those of training, or others.
-
-        Raises:
-            DataError: the table has other columns than in training.
+        """The bins of a table's rows: those of training, or others. Raises DataError if it has other columns than in
+        training.
         """
         words = _words(table)
         for place, column in zip(self.places, self.columns, strict=True):
@@ -361,7 +349,6 @@ class OwnBins:
 
     @classmethod
     def of(cls, name: str, party: PartyConfig) -> Self:
-        """Those of a party's section."""
         return cls(f"parties.{name}", party.special, party.cuts)
 
     def refuse_others(self, names: Sequence[str]) -> None:
@@ -372,16 +359,10 @@ class OwnBins:
                     raise ConfigError(f"{self.where}.{key}: column {name!r} is not in the table{nearest(name, names)}")
 
     def fit(self, make: Callable[..., Binning], cells: Numbers, least: int, warn: Callable[[str], None]) -> Binning:
-        """Bins of a column's training rows, (rows,).
+        """Bins of a column's training rows, (rows,), by default those that `make` makes of `cells`.
 
-        A special value that fewer than `least` rows have counts as missing.
-
-        Args:
-            make: bins of `cells`, by default.
-
-        Raises:
-            ConfigError: the column is of words.
-            DataError: fewer than `least` rows lie between two cuts.
+        A special value that fewer than `least` rows have counts as missing. Raises ConfigError if the column is of
+        words, DataError if fewer than `least` rows lie between two cuts.
         """
         plain = make(cells=cells)
         special, cuts = self.special.get(plain.name, ()), self.cuts.get(plain.name)
@@ -433,12 +414,7 @@ class OwnBins:
 
 @dataclass(frozen=True, eq=False)
 class BinnedTable:
-    """Some rows of a party's table as bins.
-
-    Args:
-        columns: the k columns that have two bins at least.
-        codes: the bin of every row in each of them, uint8 or uint16 (rows, k).
-    """
+    """Some rows of a party's table as bins of the k columns that have two bins at least: uint8 or uint16 (rows, k)."""
 
     columns: tuple[Binning, ...]
     codes: Codes
@@ -460,14 +436,10 @@ class BinnedTable:
         return Bins(self.codes[rows.numpy()], self.counts)
 
     def sides(self, column: int, left: NDArray[np.bool_], rows: Tensor | None = None) -> NDArray[np.bool_]:
-        """For every row, True if it is on the left side of a split, (rows,).
+        """For every row, or those numbered int64 (m,), True if it is on the left side of a split, as `Binning.refuse`
+        has it.
 
-        Args:
-            left: as of `Binning.refuse`.
-            rows: int64 (m,); None for all.
-
-        Raises:
-            InputError: a column that there is not, or what is no split of it.
+        Raises InputError if there is no such column, or this is no split of it.
         """
         if not 0 <= column < len(self.columns):
             raise InputError(f"column {column} of {len(self.columns)}")

@@ -239,11 +239,7 @@ _TINY = 1e-12  # Hessians of no rows: their gradients are 0 too
 
 
 class Shapes:
-    """Shape functions in the party's state, and the newest step, which is undone if the server does not count it.
-
-    Args:
-        scores: of a row.
-    """
+    """Shape functions in the party's state, and the newest step, which is undone if the server does not count it."""
 
     def __init__(self, ctx: ClientContext, bins: int, scores: int) -> None:
         self.values = ctx.state.keep("shapes", lambda: torch.zeros(bins, scores, dtype=torch.float64))
@@ -262,10 +258,9 @@ class Shapes:
         self._rounds["taken"] = round
 
     def settle(self, round: int) -> None:
-        """Keeps or undoes the newest step. Raises ContractError if the server counts another than there was.
+        """Keeps or undoes the newest step: `round` is the newest of which the server has counted it; 0 for none.
 
-        Args:
-            round: the newest of which the server has counted the step; 0 for none.
+        Raises ContractError if the server counts another than there was.
         """
         if round not in self._rounds.values():
             expected = " or ".join(map(str, sorted(set(self._rounds.values()))))
@@ -277,10 +272,8 @@ class Shapes:
 
 
 class Growth:
-    """Steps of the shape functions of a table's columns.
-
-    Raises:
-        ConfigError: a direction is of a column that is not there, or of words.
+    """Steps of the shape functions of a table's columns. Raises ConfigError if a direction is of a column that is not
+    there, or of words.
     """
 
     def __init__(self, ctx: ClientContext, bins: ShapeBins, cfg: Config) -> None:
@@ -339,8 +332,7 @@ class Growth:
 def runs(g: Floats, h: Floats, counts: NDArray[np.integer], cfg: Config) -> Floats:
     """One step for every run of neighbouring bins, of each column by itself.
 
-    Args:
-        g, h: sums over the bins of columns, (columns, bins), with zeros from each one's count on.
+    `g` and `h` are sums over the bins of columns, (columns, bins), with zeros from each one's count on.
     """
     zero = np.zeros((len(g), 1))
     sums, weights = (np.concatenate([zero, np.cumsum(each, axis=1)], axis=1) for each in (g, h))

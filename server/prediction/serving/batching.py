@@ -26,12 +26,8 @@ class Busy(Exception):
 
 @dataclass(frozen=True)
 class Reply:
-    """Prediction for one id.
-
-    Args:
-        known: True if all members know it.
-        label: its class; "" in regression.
-        values: probabilities of the classes, in their order; in regression one number per target.
+    """Prediction for one id, which is `known` if all members know it: its class, "" in regression, and probabilities of
+    the classes in their order, in regression one number per target.
     """
 
     id: str

@@ -61,10 +61,8 @@ def read_body(text: str) -> list[str]:
 
 
 class Web:
-    """The HTTP service.
-
-    `about` describes the model for `/v1/model`; `patience` is the time in seconds for a request's header, and for its
-    body.
+    """The HTTP service. `about` describes the model for `/v1/model`; a caller has `patience` seconds for a request's
+    header, and again for its body.
     """
 
     def __init__(self, batcher: Batcher, callers: Tokens, about: dict[str, Any], patience: float = PATIENCE) -> None:

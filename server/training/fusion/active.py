@@ -51,8 +51,7 @@ def load_columns(
     Args:
         rows: number of label rows read.
         sample: rows to keep; None for all.
-        kept: where the run stores the encoder; None for nowhere.
-        ids: ids of the label rows, where rows have keys.
+        ids: of the label rows, where rows have keys.
 
     Raises DataError if columns are missing or unusable, or their rows differ from the labels'.
     """

@@ -94,12 +94,10 @@ class Confusions:
 
 
 def _codes_of_classes(table: Tensor, weights: Tensor, q: Tensor, iterations: int) -> Tensor:
-    """EM for one party's codes.
+    """EM for one party's codes, from an initial P(code | class), float64 (classes, codes).
 
-    Args:
-        table: initial P(code | class), float64 (classes, codes).
-        weights: likelihood of a row's set under each code, up to a constant per row, (rows, codes).
-        q: probability of each class, (rows, classes).
+    `weights` are the likelihoods of a row's set under each code, up to a constant per row, (rows, codes); `q` the
+    probability of each class, (rows, classes).
     """
     for _ in range(iterations):
         counts = table * ((q / (weights @ table.T)).T @ weights) + _PRIOR
@@ -130,11 +128,10 @@ _GAIN = 1e-9
 
 
 class Grouping:
-    """Searches for groupings of all parties.
+    """Searches for groupings of all parties into `codes` groups, fewer than the classes.
 
     Args:
         confusions: P(c | y) of every party, float64 (classes, classes) each.
-        codes: k, fewer than the classes.
         kept: P(released code | code), float64 (codes, codes).
     """
 

@@ -36,11 +36,8 @@ BLOCK = 2**20  # entries of a layer's changes at once: they stay in the cache
 
 @dataclass(frozen=True)
 class EmbeddingColumns:
-    """Position of one party's embeddings in the head's input.
-
-    Args:
-        first: their first column.
-        scale: their factor: 1 if concatenated, 1/M in an average.
+    """Position of one party's embeddings in the head's input: their first column, and their factor `scale`, which is 1
+    if concatenated, 1/M in an average.
     """
 
     first: int
@@ -64,9 +61,8 @@ class Slopes:
     def __call__(self, h: Tensor, u: Tensor, targets: Tensor, place: EmbeddingColumns) -> Tensor:
         """Slopes of every row and direction, float64 (rows, q).
 
-        Args:
-            h: the head's unperturbed input for the batch, float32 (rows, inputs).
-            u: directions, float32 (rows, q, width); on the head's device.
+        `h` is the head's unperturbed input for the batch, float32 (rows, inputs), `u` the directions, float32 (rows, q,
+        width).
         """
         at_rest = self._changes.begin(h)
         found = torch.empty(u.shape[:2], dtype=torch.float64, device=u.device)
@@ -191,9 +187,7 @@ class Perturbed:
     def begin(self, parts: Sequence[Tensor], batch: Tensor) -> float:
         """The batch's mean unperturbed loss; its gradient is kept for the server's own step.
 
-        Args:
-            parts: every party's last embeddings, float32 (rows, width) each.
-            batch: row numbers, int64 (rows,).
+        `parts` are every party's last embeddings, float32 (rows, width) each; `batch` row numbers, int64 (rows,).
         """
 
         def remembered(logits: Tensor) -> Tensor:

@@ -118,7 +118,6 @@ PartyHeads = LinearHeads | MlpHeads
 
 
 def party_heads(ctx: ServerContext, config: PartyHeadConfig, parties: int, width: int) -> PartyHeads:
-    """W_1 .. W_M of VIMADMM, linear or MLPs, with their optimiser."""
     if isinstance(config, MlpHeadConfig):
         return MlpHeads(ctx, config, parties, width)
     return LinearHeads(ctx, parties, width)

@@ -31,10 +31,8 @@ FEWEST = 5
 
 @dataclass(frozen=True)
 class Bands:
-    """All arrays are float64 (bands,), the riskiest band first.
-
-    Args:
-        low, high: the lowest and highest score in a band.
+    """All arrays are float64 (bands,), the riskiest band first; `low` and `high` are the lowest and highest score in a
+    band.
     """
 
     low: Floats

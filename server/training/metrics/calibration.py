@@ -70,9 +70,7 @@ class Isotonic:
 def fit(name: Calibrate, margins: Floats, positive: Bools) -> Calibration | None:
     """Fits a calibration; None for "none".
 
-    Args:
-        margins: log-odds of the positive class, finite, float64 (rows,).
-        positive: bool (rows,), with both values present.
+    `margins` are log-odds of the positive class, finite, float64 (rows,); `positive` has both values.
     """
     if name == "none":
         return None

@@ -37,9 +37,8 @@ def of_classes(probabilities: Probabilities, labels: Classes, auc: float | None)
         labels: class numbers, int64 (rows,), at least one.
         auc: with two classes, their AUC; None where these rows have one class.
 
-    Returns:
-        `metric`, its `value`, the level of `chance`, the standard `error`, and `above`: True if better than chance.
-        None if the rows have a single class.
+    Returns `metric`, its `value`, the level of `chance`, the standard `error`, and `above`: True if better than chance.
+    None if the rows have a single class.
     """
     if len(present := np.unique(labels)) < 2:
         return None

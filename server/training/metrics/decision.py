@@ -105,10 +105,9 @@ def keep(state: State, found: Decision | None) -> None:
 def choose(
     decide: DecideConfig | None, calibrate: Calibrate, margins: Floats, positive: Bools, round: int
 ) -> Decision | None:
-    """Chooses a decision on these rows; None if a margin is not finite, or the rows have one class.
+    """Chooses a decision on rows with these margins, the log-odds of the positive class, float64 (rows,).
 
-    Args:
-        margins: log-odds of the positive class, float64 (rows,).
+    None if a margin is not finite, or the rows have one class.
     """
     if not np.isfinite(margins).all() or not 0 < positive.sum() < len(positive):
         return None
@@ -208,12 +207,10 @@ class _Outcomes:
 
     @property
     def missed(self) -> Floats:
-        """False negatives."""
         return self.positive - self.hits
 
     @property
     def others(self) -> Floats:
-        """True negatives."""
         return self.rows - self.positive - self.false
 
     @property

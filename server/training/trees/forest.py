@@ -42,11 +42,7 @@ class Tree:
         return int(depths.max())
 
     def apply(self, side: Callable[[int, int], Sides], rows: int) -> NDArray[np.float64]:
-        """Values of the leaves, float64 (rows,).
-
-        Args:
-            side: party and record -> whether each row goes left, bool (rows,).
-        """
+        """Values of the leaves, float64 (rows,); `side(party, record)` is whether each row goes left, bool (rows,)."""
         found = np.zeros(rows)
         waiting = [(0, np.arange(rows))]
         while waiting:
@@ -62,11 +58,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class AskedSplit:
-    """A question to a party: whether a row's bin of a column is one of these.
-
-    Args:
-        left: bool (bins,), packed into bytes.
-    """
+    """A question to a party: whether a row's bin of a column is one of `left`, bool (bins,), packed into bytes."""
 
     column: int
     left: bytes
@@ -77,12 +69,9 @@ class AskedSplit:
 
 
 class Forest:
-    """Trees, the records that they ask for, and on which side of each record every row is.
+    """Trees, the records that they ask for, and on which side of each record every row, of all common ones, is.
 
     It is an own state of a protocol (common/run/state.py).
-
-    Args:
-        rows: n, of all common rows.
     """
 
     def __init__(self, parties: int, rows: int) -> None:

@@ -134,11 +134,7 @@ def steps_of(numbers: Floats, bits: int) -> Floats:
 
 
 class ScoreSum:
-    """The sum of the parties' scores and of where they start.
-
-    Attributes:
-        start: float64 (scores,).
-    """
+    """The sum of the parties' scores and of their `start`, float64 (scores,)."""
 
     def __init__(self, ctx: ServerContext) -> None:
         self._objective = TreeObjective(ctx)

@@ -16,14 +16,9 @@ from colonnade.server.training.trees.splits import Bounds, Floats, PartyColumns,
 
 @dataclass(frozen=True)
 class Gradients:
-    """First and second derivatives of the loss at the training rows, as whole multiples of steps.
+    """First and second derivatives of the loss at the training rows, int64 (n, outputs), as whole multiples of steps.
 
-    Args:
-        rows: numbers of the training rows among all, int64 (n,).
-        first: int64 (n, outputs).
-        second: likewise.
-        step: of `first`, by output, float64 (outputs,).
-        second_step: of `second`, likewise.
+    `rows` are the numbers of the training rows among all, int64 (n,); the steps are by output, float64 (outputs,).
     """
 
     rows: NDArray[np.int64]
@@ -36,8 +31,7 @@ class Gradients:
 class Query:
     """Vectors to be summed over: of every group of rows its gradients, then its Hessians, and zeros outside it.
 
-    Args:
-        places: number of a row's group, or -1, by output: int64 (n, outputs).
+    `places` has the number of a row's group, or -1, by output: int64 (n, outputs).
     """
 
     def __init__(self, gradients: Gradients, places: Whole, groups: int) -> None:

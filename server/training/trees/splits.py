@@ -45,12 +45,8 @@ class ColumnShape:
 
 @dataclass(frozen=True)
 class Rules:
-    """Which splits are taken.
-
-    Args:
-        l2: added to every sum of Hessians.
-        gamma: least gain.
-        least: smallest sum of Hessians on either side.
+    """Which splits are taken: `l2` is added to every sum of Hessians, `gamma` is the least gain, `least` the smallest
+    sum of Hessians on either side.
     """
 
     l2: float
@@ -73,11 +69,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Split:
-    """A split of a node.
-
-    Args:
-        left: whether a bin's rows go left, bool (bins,).
-    """
+    """A split of a node; `left` is whether a bin's rows go left, bool (bins,)."""
 
     gain: float
     column: int
@@ -96,11 +88,7 @@ class Bounds:
 
 
 class PartyColumns:
-    """Finds splits among the columns of one party.
-
-    Args:
-        columns: the party's, in its order. Sums of all their bins follow each other.
-    """
+    """Finds splits among the columns of one party. In its order, sums of all their bins follow each other."""
 
     def __init__(self, columns: Sequence[ColumnShape]) -> None:
         self.columns = tuple(columns)
@@ -139,8 +127,7 @@ class PartyColumns:
         """The best split of each node; None where none gains enough.
 
         Args:
-            gradients: sums over each bin, (bins, nodes).
-            hessians: likewise.
+            gradients, hessians: sums over each bin, (bins, nodes).
             rows: in each node, (nodes,).
             allowed: columns that are looked at, bool (columns,).
         """
