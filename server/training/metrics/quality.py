@@ -7,6 +7,7 @@ batches, and whose import takes a second.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,14 +62,6 @@ def measure(probabilities: Probabilities, labels: Classes, names: Collection[str
         return {}
     found = {name: _METRICS[name](probabilities, labels) for name in names}
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _auc(probabilities: Probabilities, labels: Classes) -> float | None:
-    return _against_the_rest(gains.auc, probabilities, labels)
-
-
-def _average_precision(probabilities: Probabilities, labels: Classes) -> float | None:
-    return _against_the_rest(gains.average_precision, probabilities, labels)
 
 
 def _against_the_rest(score: _Ranking, probabilities: Probabilities, labels: Classes) -> float | None:
@@ -132,8 +125,8 @@ def _lift(scores: Probabilities, positive: NDArray[np.bool_]) -> float:
 
 
 _METRICS: dict[str, Callable[[Probabilities, Classes], float | None]] = {
-    "auc": _auc,
-    "average_precision": _average_precision,
+    "auc": partial(_against_the_rest, gains.auc),
+    "average_precision": partial(_against_the_rest, gains.average_precision),
     "balanced_accuracy": _balanced_accuracy,
     "f1": _f1,
     "log_loss": _log_loss,
@@ -146,18 +139,14 @@ _METRICS: dict[str, Callable[[Probabilities, Classes], float | None]] = {
 
 
 def _bins(probabilities: Probabilities, labels: Classes) -> list[dict[str, Any]]:
-    return _reliability(*_confidence(probabilities, labels))
+    """Non-empty bins of confidence: bounds, rows, mean confidence, and share of true rows.
 
-
-def _confidence(probabilities: Probabilities, labels: Classes) -> tuple[Probabilities, NDArray[np.bool_]]:
-    """With two classes, the second's probability and truth; with more, those of the most likely class."""
+    Confidence is the second of two classes' probability; of more classes, that of the most likely one.
+    """
     if probabilities.shape[1] == 2:
-        return probabilities[:, 1], labels == 1
-    return probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
-
-
-def _reliability(confidence: Probabilities, true: NDArray[np.bool_]) -> list[dict[str, Any]]:
-    """Non-empty bins: bounds, rows, mean confidence, and share of true rows."""
+        confidence, true = probabilities[:, 1], labels == 1
+    else:
+        confidence, true = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
     number = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
     found = []
     for each in np.unique(number):
