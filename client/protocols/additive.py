@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from colonnade.client.aggregation.masked_sums import terms
+from colonnade.client.training.bins import binned
 from colonnade.client.training.context import ClientContext
+from colonnade.client.training.shapes import Growth, PairBins, ShapeBins, Shapes, ShapeSum
 from colonnade.client.training.sums import OwnSums
-from colonnade.client.training.trees.bins import binned
-from colonnade.client.training.trees.shapes import Growth, PairBins, ShapeBins, Shapes, ShapeSum
 from colonnade.common.aggregation.subject import TRAINING, subject
 from colonnade.common.contracts.boosting import scores_of
 from colonnade.common.conversation.conversation import Link

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 
 from colonnade.client.regression import OwnSteps, share_of, step_terms
+from colonnade.client.training.bins import BinnedTable, directions
 from colonnade.client.training.card import Card, CardBins, WoeColumns, card_of, refuse_without_library
 from colonnade.client.training.context import ClientContext
+from colonnade.client.training.shapes import ShapeBins, ShapeSum
 from colonnade.client.training.sums import OwnSums
-from colonnade.client.training.trees.bins import BinnedTable, directions
-from colonnade.client.training.trees.shapes import ShapeBins, ShapeSum
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError
 from colonnade.common.protocols.scorecard import Chosen, Config, InformationValues

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.client.training.bins import BinnedTable, Binning, binned, directions
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.sums import PartySums
-from colonnade.client.training.trees.bins import BinnedTable, Binning, binned, directions
 from colonnade.common.contracts.prediction import SPLITS
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.encryption.clear import sums_of_groups

@@ -17,11 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.client.training.bins import BinnedTable, Binning, binned, directions
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.linear import RegressionColumns
 from colonnade.client.training.reasons import REASONS, Reason, Reference
-from colonnade.client.training.trees.bins import BinnedTable, Binning, binned, directions
-from colonnade.client.training.trees.shapes import ShapeBins, ShapeSum
+from colonnade.client.training.shapes import ShapeBins, ShapeSum
 from colonnade.common.contracts.regression import CURVATURE
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.encryption.linear import Bins

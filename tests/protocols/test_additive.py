@@ -19,8 +19,8 @@ from sklearn.isotonic import IsotonicRegression
 from torch import Tensor
 
 from colonnade.client.protocols.additive import local, participate
+from colonnade.client.training.bins import Binning, binned
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.trees.bins import Binning, binned
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import Cohort, Link
 from colonnade.common.encryption.messages import (

@@ -19,9 +19,9 @@ from sklearn.linear_model import LogisticRegression
 from colonnade.cli.read.export import party_shapes, server_shapes
 from colonnade.client.protocols.scorecard import local
 from colonnade.client.training import card as card_bins
+from colonnade.client.training.bins import Binning
 from colonnade.client.training.card import EXPLAINED, Card, Evidence, optimal_bins
 from colonnade.client.training.sums import OwnSums
-from colonnade.client.training.trees.bins import Binning
 from colonnade.common.config.members import Config
 from colonnade.common.encryption.messages import OpenedSums
 from colonnade.common.errors import ColonnadeError, ContractError

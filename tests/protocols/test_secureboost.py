@@ -20,8 +20,8 @@ from torch import Tensor
 
 from colonnade.client.privacy.mechanisms import Privacy
 from colonnade.client.protocols.secureboost import participate
+from colonnade.client.training.bins import binned
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.trees.bins import binned
 from colonnade.common.config.members import Config
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.contracts.registry import CONTRACTS

@@ -28,8 +28,8 @@ from colonnade.client.aggregation.coded import (
     rounded_weights,
 )
 from colonnade.client.privacy.answers import REPEATS
+from colonnade.client.training.bins import OwnBins, TableBins
 from colonnade.client.training.card import refuse_without_library
-from colonnade.client.training.trees.bins import OwnBins, TableBins
 from colonnade.common.aggregation.coded_rows import PARTS, CodedRows
 from colonnade.common.aggregation.fixed_point import from_field
 from colonnade.common.aggregation.lagrange import LagrangeCode

@@ -25,7 +25,7 @@ from colonnade.client.protocols import LOCAL, SPLITS
 from colonnade.client.training.card import Card
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.local import Local, Splits
-from colonnade.client.training.trees.shapes import ShapeSum
+from colonnade.client.training.shapes import ShapeSum
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.config.members import Config
 from colonnade.common.config.models import PretrainedConfig

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from colonnade.client.training.trees.shapes import COARSE
+from colonnade.client.training.shapes import COARSE
 from colonnade.reports.explanation.findings import Findings, PartyFindings
 from colonnade.reports.explanation.trained import Trained
 from colonnade.reports.explanation.words import (

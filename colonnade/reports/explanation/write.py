@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from colonnade.client.training.trees.shapes import ShapeSum
+from colonnade.client.training.shapes import ShapeSum
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.members import Config
 from colonnade.common.data.rows import generator

@@ -31,7 +31,7 @@ from torch import Tensor
 from colonnade.client.protocols import LOCAL
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.linear import LinearColumns
-from colonnade.client.training.trees.shapes import ShapeSum
+from colonnade.client.training.shapes import ShapeSum
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.encryption.linear import PartyMatrix
 from colonnade.common.encryption.parameters import ROWS_A_BIN

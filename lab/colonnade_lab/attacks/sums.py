@@ -23,7 +23,7 @@ from scipy.linalg import solve
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from colonnade.client.training.trees.bins import BinnedTable, binned
+from colonnade.client.training.bins import BinnedTable, binned
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.encryption.parameters import SumSize
 from colonnade.common.errors import InputError

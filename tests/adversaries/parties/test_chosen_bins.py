@@ -18,8 +18,8 @@ import pytest
 
 from colonnade.client.protocols import secureboost as party
 from colonnade.client.protocols.secureboost import participate
+from colonnade.client.training.bins import BinnedTable, Binning
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.trees.bins import BinnedTable, Binning
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import Message

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colonnade.client.training.trees.bins import binned
+from colonnade.client.training.bins import binned
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.errors import ConfigError
 from colonnade.server.protocols.secureboost import TreeSums

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from colonnade.cli.read.export import export
-from colonnade.client.training.trees.shapes import ShapeSum
+from colonnade.client.training.shapes import ShapeSum
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import encoding, load_features
 from colonnade.common.errors import InputError

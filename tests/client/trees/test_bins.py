@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.ensemble._hist_gradient_boosting.binning import _BinMapper
 
-from colonnade.client.training.trees.bins import Binning, TableBins, few_values, greedy
+from colonnade.client.training.bins import Binning, TableBins, few_values, greedy
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import TypedColumn
 from colonnade.common.errors import DataError, InputError

@@ -14,9 +14,9 @@ import torch
 from pydantic import TypeAdapter
 
 from colonnade.client.protocols import secureboost
+from colonnade.client.training import bins as trees
+from colonnade.client.training.bins import BinnedTable, TableBins
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.trees import bins as trees
-from colonnade.client.training.trees.bins import BinnedTable, TableBins
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.data.sources import DataConfig
 from colonnade.common.config.data.tables import TableColumnsConfig

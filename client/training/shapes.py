@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from torch import Tensor, nn
 
+from colonnade.client.training.bins import BinnedTable, directions
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.local import Local
 from colonnade.client.training.reasons import REASONS, Reason, Reference, lowest
-from colonnade.client.training.trees.bins import BinnedTable, directions
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.scale import Columns
 from colonnade.common.encryption.linear import Bins

@@ -1,1 +1,0 @@
-"""Boosted trees: a party's columns as bins."""
