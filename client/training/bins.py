@@ -1,4 +1,4 @@
-"""A party's columns as bins, for trees, shapes and cards: fitted on its training rows once in a run, and kept in its state.
+"""A party's columns as bins, for trees, shapes and cards: fitted on its training rows once in a run, and then kept.
 
 Numbers: greedy bins as in LightGBM (Ke et al. 2017). Of up to `most` different values each has a bin; of more, a value
 that is more frequent than a mean bin has one alone, and bins of others grow until they hold their share. A cut lies
