@@ -30,8 +30,7 @@ from benchmarks.shares import over_the_wire
 from colonnade.common.aggregation.fixed_point import Ring
 from colonnade.common.aggregation.masks import Blinder
 from colonnade.common.aggregation.messages import SealedShares
-from colonnade.common.aggregation.recovery import SharedKeys
-from colonnade.common.aggregation.shamir import Sharing
+from colonnade.common.aggregation.recovery import SharedKeys, Sharing
 from colonnade.common.wire.codec import Codec
 
 PARTIES, ROWS, WIDTH = 100, 1024, 60

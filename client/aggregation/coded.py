@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from colonnade.client.aggregation.key_agreement import Keys, Told
 from colonnade.client.training.context import ClientContext
 from colonnade.common.aggregation import fixed_point
-from colonnade.common.aggregation.coded_rows import NOTHING, Block, CodedRows
 from colonnade.common.aggregation.field import Field, secure_elements
-from colonnade.common.aggregation.lagrange import LagrangeCode
+from colonnade.common.aggregation.lagrange import NOTHING, Block, CodedRows, LagrangeCode
 from colonnade.common.aggregation.masked_sums import confirmed, smallest_set
 from colonnade.common.aggregation.messages import SetProof, SetProofs
 from colonnade.common.aggregation.subject import EVALUATION, TRAINING, subject

@@ -17,8 +17,7 @@ from colonnade.client.training.context import ClientContext
 from colonnade.common.aggregation.masked_sums import Summing, confirmed, smallest_set
 from colonnade.common.aggregation.masks import Blinder, RoundKeys
 from colonnade.common.aggregation.messages import Arrived, Masked, Members, SetProof, SetProofs
-from colonnade.common.aggregation.recovery import SharedKeys
-from colonnade.common.aggregation.shamir import sharing
+from colonnade.common.aggregation.recovery import SharedKeys, sharing
 from colonnade.common.aggregation.subject import EVALUATION, subject
 from colonnade.common.aggregation.summed_sets import MemberRecord, SetProver, marked
 from colonnade.common.conversation.conversation import SERVER, Link

@@ -14,9 +14,8 @@ from colonnade.client.alignment.reuse import PartyReuse, ReuseTerms
 from colonnade.common.alignment.keeping import Keeping
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import Settled
-from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.alignment.scratch import distinct
-from colonnade.common.alignment.store import KeptAlignment
+from colonnade.common.alignment.store import AlignmentRecord, KeptAlignment
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError
 

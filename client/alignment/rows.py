@@ -25,8 +25,7 @@ from colonnade.common.alignment.limits import FOREIGN_KEYS, ForeignKeys
 from colonnade.common.alignment.messages import alignment_kinds, alignment_limits
 from colonnade.common.alignment.psi_member import NAME as SEED
 from colonnade.common.alignment.psi_member import Seed
-from colonnade.common.alignment.record import AlignmentRecord
-from colonnade.common.alignment.store import KeptAlignment
+from colonnade.common.alignment.store import AlignmentRecord, KeptAlignment
 from colonnade.common.alignment.work import aside, tenths
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig

@@ -21,8 +21,7 @@ from colonnade.common.privacy.accounting.ledger import LOST, mark, refuse_shorte
 from colonnade.common.run.checkpoints import Checkpoints
 from colonnade.common.run.files import write_kept
 from colonnade.common.run.json_text import sealed, unsealed, whole
-from colonnade.common.run.kept_tensor import read_any
-from colonnade.common.run.run_cache import RunCache
+from colonnade.common.run.run_cache import RunCache, read_any
 from colonnade.common.run.run_folder import STAMP, PartyFolder
 from colonnade.common.run.start_secret import StartSecret
 

@@ -36,7 +36,7 @@ from colonnade.common.aggregation.subject import PREDICTION, TRAINING, rows_know
 from colonnade.common.alignment.keeping import Keeping, Place
 from colonnade.common.alignment.keys import digest_in_order
 from colonnade.common.alignment.place import lasting
-from colonnade.common.alignment.record import kept_rows
+from colonnade.common.alignment.store import kept_rows
 from colonnade.common.config.chaos import UNUSED_RATE, ChaosConfig, PatternIndex, Pause
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig

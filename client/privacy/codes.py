@@ -36,7 +36,7 @@ from colonnade.common.privacy.linear_encoder import LinearEncoder
 from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals, seeded_bytes, seeded_normals
 from colonnade.common.privacy.release import Release
 from colonnade.common.privacy.subsets import SubsetSelection
-from colonnade.common.run.kept_tensor import ANEW, read_tensor, write_tensor
+from colonnade.common.run.run_cache import ANEW, read_tensor, write_tensor
 from colonnade.common.run.run_folder import PartyFolder
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from colonnade.client.aggregation.coded import CodedParty, polynomial
 from colonnade.client.aggregation.key_agreement import agree
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.local import Local
-from colonnade.common.aggregation.coded_rows import CodedRows
-from colonnade.common.aggregation.lagrange import LagrangeCode
+from colonnade.common.aggregation.lagrange import CodedRows, LagrangeCode
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.models.polynomial import Polynomial

@@ -31,9 +31,8 @@ from colonnade.common.errors import ColonnadeError, EnvironmentFault, InputError
 from colonnade.common.messaging.message import Message, check
 from colonnade.common.run.files import open_own, shorten_own
 from colonnade.common.run.run_folder import PartyFolder
-from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.codec import Codec, WireError
 from colonnade.common.wire.frame import pack, unpack
-from colonnade.common.wire.tensors import WireError
 
 Way = Literal["out", "in"]
 

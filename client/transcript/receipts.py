@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from colonnade.common.crypto.told import TranscriptError
+from colonnade.common.crypto.sealing import TranscriptError
 
 _Exchange = tuple[int, str]  # round and stage
 _Chain = tuple[int, bytes]  # number of boxes, and the MAC over all of them

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from colonnade.common.crypto.told import PARTS, TranscriptError
+from colonnade.common.crypto.sealing import PARTS, TranscriptError
 from colonnade.common.run.json_text import parse_json
 
 _LONGEST_NAME = 200  # characters
@@ -27,7 +27,7 @@ class WindowStatement:
     Args:
         number: of the party's statements in the session, from 0.
         final: True at the end of the party's side.
-        told: parts of the beginning of the session (common/crypto/told.py).
+        told: parts of the beginning of the session (common/crypto/sealing.py).
         last: rounds up to this one are covered, from the end of the statement before.
         opened: the covered rounds that the server has opened, as (first, last) of every gapless range.
         entries: name -> round -> salted hash, hex, of every item received since the statement before.

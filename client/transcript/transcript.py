@@ -27,9 +27,8 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.parcels import Close, Item, Open, Relayed, Save, Statement
 from colonnade.common.conversation.relay import LARGEST
 from colonnade.common.crypto.pki.identity import Identity
-from colonnade.common.crypto.sealing import PairKeys, SealError, Session
+from colonnade.common.crypto.sealing import PairKeys, SealError, Session, TranscriptError, refuse_other_parts
 from colonnade.common.crypto.signatures import ForgedError, Signer, Verifier
-from colonnade.common.crypto.told import TranscriptError, refuse_other_parts
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.forms import AS_IS
 from colonnade.common.messaging.message import Message, ServerMessage, TensorSpec, schema

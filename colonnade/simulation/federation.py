@@ -27,7 +27,7 @@ from colonnade.client.privacy.mechanisms import Privacy
 from colonnade.client.training.context import ClientContext
 from colonnade.client.transcript.capture import Capture
 from colonnade.common.alignment.messages import all_kinds, all_limits
-from colonnade.common.alignment.record import kept_rows
+from colonnade.common.alignment.store import kept_rows
 from colonnade.common.config.chaos import Pause
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS, agreed_parts

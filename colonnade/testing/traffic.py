@@ -20,8 +20,7 @@ from colonnade.common.messaging.message import (
     payload_bytes,
     tensor_specs,
 )
-from colonnade.common.wire.codec import Codec
-from colonnade.common.wire.tensors import WireError
+from colonnade.common.wire.codec import Codec, WireError
 from colonnade.simulation.federation import Outcome
 from colonnade.testing.differences import differing_field, message_name
 from colonnade.testing.trial import Expected

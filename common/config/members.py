@@ -16,10 +16,10 @@ from colonnade.common.config.chaos import ChaosConfig, ComputingConfig
 from colonnade.common.config.data.sources import DataConfig, LabelConfig
 from colonnade.common.config.data.tables import TableColumnsConfig
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.label_privacy import ServerPrivacyConfig
 from colonnade.common.config.models import HeadConfig, LinearHeadConfig, MlpConfig, ModelConfig, PretrainedConfig
 from colonnade.common.config.optimisers import OptimiserConfig
 from colonnade.common.config.policy import PolicyConfig
+from colonnade.common.config.privacy import ServerPrivacyConfig
 from colonnade.common.config.protocol import PLAIN
 from colonnade.common.config.run_options import CaptureConfig
 from colonnade.common.errors import ConfigError

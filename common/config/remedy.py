@@ -31,12 +31,7 @@ def advice(federation: FederationConfig, members: Sequence[str], sound: int) -> 
 
 
 def command(config: Config, members: Sequence[str], sound: int, folder: Path, how: str) -> str:
-    """The command that goes on from the sound checkpoint with a third of the learning rates, in a sentence.
-
-    Args:
-        members: that diverged first.
-        sound: the round to go back to, 0 if there is no sound checkpoint.
-    """
+    """The command that goes on from the sound checkpoint with a third of the learning rates, in a sentence."""
     sets = " ".join(f"--set {setting}" for setting in rates(config, members))
     steps = _steps(config.federation)
     instead = f"  (or, instead of the rates, --set federation.protocol.{steps[0]}={steps[1]})" if steps else ""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow.compute as pc
 
-from colonnade.common.data.columns.fields import Doubt
+from colonnade.common.data.columns.features import Doubt
 from colonnade.common.data.keys import KeyColumn
 from colonnade.common.errors import DataError
 

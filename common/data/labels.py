@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from colonnade.common.data.columns.fields import Doubt
+from colonnade.common.data.columns.features import Doubt
 from colonnade.common.data.keys import keys_of_rows
 from colonnade.common.errors import DataError
 

@@ -17,8 +17,7 @@ from colonnade.common.config.data.columns import Type
 from colonnade.common.config.data.tables import Latest, RepeatedColumns
 from colonnade.common.data.columns import cells
 from colonnade.common.data.columns.cells import Notation
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import Doubt
+from colonnade.common.data.columns.features import Doubt, Features
 from colonnade.common.data.keys import KeyColumn
 from colonnade.common.data.table import Table, located
 from colonnade.common.errors import DataError

@@ -20,8 +20,7 @@ from colonnade.common.config.data.columns import Type
 from colonnade.common.config.data.tables import Key, columns_of
 from colonnade.common.data.columns import cells, looks
 from colonnade.common.data.columns.cells import NUMBER, PLAIN, Notation
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import Doubt, TypedColumn
+from colonnade.common.data.columns.features import Doubt, Features, TypedColumn
 from colonnade.common.data.columns.sentinels import suspects
 from colonnade.common.data.key_checks import key_doubts, refuse_fractions, refuse_repeated
 from colonnade.common.data.keys import KeyColumn

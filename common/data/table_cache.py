@@ -25,8 +25,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import Doubt, TypedColumn
+from colonnade.common.data.columns.features import Doubt, Features, TypedColumn
 from colonnade.common.data.keys import KeyColumn
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.errors import EnvironmentFault

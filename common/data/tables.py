@@ -18,8 +18,7 @@ from torch import Tensor
 from colonnade.common.config.data import tables as sections
 from colonnade.common.config.data.columns import PartyIndex, Type
 from colonnade.common.data.columns.cells import Notation, dates
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import Doubt, TypedColumn
+from colonnade.common.data.columns.features import Doubt, Features, TypedColumn
 from colonnade.common.data.formats.arrays import ArrayFile
 from colonnade.common.data.formats.csv_file import CsvFile
 from colonnade.common.data.keys import KeyColumn, keys_of_rows

@@ -64,7 +64,6 @@ class ClearSender(Sender):
         self.size, self.largest = size, _LARGEST
 
     def keys(self, vectors: int) -> VectorKeys:
-        """No secrets; a dummy without rows."""
         nothing = np.empty((vectors, 0))
         return VectorKeys(nothing.astype(np.int8), np.empty((0, vectors), np.uint64), nothing.astype(np.complex128))
 
@@ -74,11 +73,9 @@ class ClearSender(Sender):
         return vectors.view(np.uint64)
 
     def decrypt(self, hint: Hint, keys: VectorKeys, sums: Words) -> Whole:  # noqa: ARG002  # the interface's
-        """The sums themselves."""
         return sums.view(np.int64)
 
     def opened(self, hint: Hint, keys: VectorKeys, masked: Words) -> Words:  # noqa: ARG002  # the interface's
-        """The masked sums themselves."""
         return masked
 
 

@@ -189,7 +189,6 @@ class Sender:
         self._floods = np.empty(0, np.uint64)  # drawn in advance, as few draws cost as much as many
 
     def keys(self, vectors: int) -> VectorKeys:
-        """Fresh secrets for a number of vectors."""
         secrets = (uniform_below(3, vectors * DEGREE, self._bits) - 1).astype(np.int8).reshape(vectors, DEGREE)
         spectra = forward(secrets.astype(np.float64))
         last = self.size.blocks

@@ -8,13 +8,12 @@ from colonnade.common.aggregation.masked_sums import check_blinded
 from colonnade.common.config.data.sources import DataConfig
 from colonnade.common.config.data.tables import TableColumnsConfig, columns_of
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.label_privacy import CONVEX
 from colonnade.common.config.members import ActiveConfig, Config, PartyConfig, ServerConfig
 from colonnade.common.config.models import PretrainedConfig
 from colonnade.common.config.outside import OUTSIDE_LOSSES, check_metric, check_registered, load_function
-from colonnade.common.config.privacy import MECHANISMS, AnyPrivacyConfig, StepsConfig
+from colonnade.common.config.privacy import CONVEX, MECHANISMS, AnyPrivacyConfig, StepsConfig
 from colonnade.common.config.run_options import OF_NUMBERS, OF_TWO, POISSON, StopMetric
-from colonnade.common.contracts.exchange import Exchange
+from colonnade.common.contracts.contract import Exchange
 from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
 from colonnade.common.crypto.curve_library import point_class
 from colonnade.common.errors import ConfigError, nearest

@@ -159,8 +159,6 @@ _SENSITIVITY = 2  # in the L1 norm
 
 @dataclass(frozen=True)
 class CountNoise:
-    """The mechanism."""
-
     asked: float
 
     @property

@@ -35,7 +35,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from colonnade.common.config.label_privacy import SENSITIVITY, LabelPrivacyConfig
+from colonnade.common.config.privacy import SENSITIVITY, LabelPrivacyConfig
 from colonnade.common.privacy.laplace import Bits, discrete_laplace
 from colonnade.common.privacy.prior import GroupedSubsets, PendingLabels
 from colonnade.common.privacy.subsets import SubsetSelection
@@ -124,7 +124,6 @@ class LaplaceLabels:
     draw_by = None
 
     def first(self, rows: int) -> Tensor:
-        """All rows: none waits for a prior."""
         return torch.arange(rows)
 
     def draw(self, labels: Tensor, bits: Bits) -> Tensor:
@@ -135,15 +134,12 @@ class LaplaceLabels:
         return values
 
     def evidence(self, values: Tensor) -> Tensor:
-        """The log-likelihood of every class, up to a constant per row: float64 (rows, classes)."""
         return (values.abs() - (values - 1.0).abs()) / self.scale
 
     def counts(self, values: Tensor) -> Tensor:
-        """Unbiased estimates of the rows of every class: float64 (classes,)."""
         return values.sum(dim=0)
 
     def summary(self) -> dict[str, Any]:
-        """Its name and parameters."""
         return {"mechanism": "laplace", "scale": self.scale}
 
 
@@ -200,20 +196,16 @@ class NoisyLabels:
 
     @property
     def released(self) -> int:
-        """Number of labels that were released."""
         return int(self.values.any(dim=1).sum())
 
     @property
     def epsilon(self) -> float:
-        """Epsilon of every training label."""
         return self.noise.epsilon
 
     def evidence(self) -> Tensor:
-        """The log-likelihood of every class, up to a constant per row: float64 (rows, classes)."""
         return self.noise.evidence(self.values)
 
     def counts(self) -> Tensor:
-        """Unbiased estimates of the rows of every class: float64 (classes,)."""
         first = self.values[self.noise.first(len(self.values))]  # the others' sets depend on what the model thought
         return self.noise.counts(first) * (len(self.values) / max(1, len(first)))
 

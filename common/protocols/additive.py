@@ -38,8 +38,7 @@ from colonnade.common.aggregation.masked_sums import Summing
 from colonnade.common.aggregation.messages import BLINDED, blinded_limits
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.boosting import ROWS, BoostedConfig, check_boosted, scores_of
-from colonnade.common.contracts.contract import Contract
-from colonnade.common.contracts.exchange import Exchange
+from colonnade.common.contracts.contract import Contract, Exchange
 from colonnade.common.encryption.messages import RETURNED, SUMMED, sum_limits
 from colonnade.common.encryption.parameters import PROBES
 from colonnade.common.errors import ConfigError

@@ -29,9 +29,8 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.models import JointHeadConfig, LinearHeadConfig
 from colonnade.common.config.optimisers import AdamWConfig
 from colonnade.common.config.protocol import Defaults, Missing, ProtocolConfig
-from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.contract import Contract, Exchange
 from colonnade.common.contracts.embeddings import Evaluation
-from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.label_messages import LABEL_MESSAGES
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message

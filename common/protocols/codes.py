@@ -32,8 +32,7 @@ from pydantic import Field
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.privacy import number_of_codes
 from colonnade.common.config.protocol import ProtocolConfig
-from colonnade.common.contracts.contract import Contract
-from colonnade.common.contracts.exchange import Exchange
+from colonnade.common.contracts.contract import Contract, Exchange
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message

@@ -32,9 +32,8 @@ from pydantic import Field
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import SMALL, Defaults, ProtocolConfig
-from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.contract import Contract, Exchange
 from colonnade.common.contracts.embeddings import Evaluation
-from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.fields import Released, Tensor
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message

@@ -21,9 +21,8 @@ from pydantic import Field
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import INTERACTING, SMALL, Defaults, Missing, ProtocolConfig
-from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.contract import Contract, Exchange
 from colonnade.common.contracts.embeddings import Embedding, Evaluation, Gradient
-from colonnade.common.contracts.exchange import Exchange
 
 
 class Config(ProtocolConfig):

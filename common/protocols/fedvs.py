@@ -37,8 +37,7 @@ from colonnade.common.aggregation.masked_sums import check_smallest_set
 from colonnade.common.aggregation.messages import AGREEMENT, SetProof, SetProofs, agreement_limits
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import INTERACTING, Defaults, ProtocolConfig
-from colonnade.common.contracts.contract import Contract
-from colonnade.common.contracts.exchange import Exchange
+from colonnade.common.contracts.contract import Contract, Exchange
 from colonnade.common.crypto.lengths import OVERHEAD
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.messaging.fields import MaskedTensor, Tensor

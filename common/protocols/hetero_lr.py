@@ -33,8 +33,7 @@ from pydantic import Field
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.run_options import POISSON
 from colonnade.common.contracts.boosting import scores_of
-from colonnade.common.contracts.contract import Contract
-from colonnade.common.contracts.exchange import Exchange
+from colonnade.common.contracts.contract import Contract, Exchange
 from colonnade.common.contracts.regression import REGRESSION, RegressionConfig, check_regression, regression_limits
 from colonnade.common.encryption.messages import PROBE
 from colonnade.common.errors import ConfigError

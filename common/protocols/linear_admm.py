@@ -31,8 +31,7 @@ from pydantic import Field
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import Missing, ProtocolConfig
-from colonnade.common.contracts.contract import Contract
-from colonnade.common.contracts.exchange import Exchange
+from colonnade.common.contracts.contract import Contract, Exchange
 from colonnade.common.contracts.logits import Evaluation, Logits
 from colonnade.common.messaging.fields import Tensor
 from colonnade.common.messaging.message import Alike, ServerMessage, TensorSpec, message

@@ -32,8 +32,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.contracts.contract import Contract
-from colonnade.common.contracts.exchange import Exchange
+from colonnade.common.contracts.contract import Contract, Exchange
 from colonnade.common.contracts.regression import REGRESSION, RegressionConfig, check_regression, regression_limits
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.fields import Released, Tensor

@@ -32,8 +32,7 @@ from pydantic import Field
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.boosting import BoostedConfig, check_boosted, scores_of
-from colonnade.common.contracts.contract import Contract
-from colonnade.common.contracts.exchange import Exchange
+from colonnade.common.contracts.contract import Contract, Exchange
 from colonnade.common.encryption.messages import BLOCK, SUMMED, WIDEST, sum_limits
 from colonnade.common.encryption.parameters import SumSize
 from colonnade.common.errors import ConfigError

@@ -33,9 +33,8 @@ from pydantic import Field
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import INTERACTING, LARGE, SMALL, Defaults, ProtocolConfig
-from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.contract import Contract, Exchange
 from colonnade.common.contracts.embeddings import Evaluation, Gradient
-from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.messaging.fields import Released
 from colonnade.common.messaging.message import PartyMessage, TensorSpec, message
 

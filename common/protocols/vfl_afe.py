@@ -25,8 +25,7 @@ from pydantic import Field
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.privacy import PROPOSED, PROPOSED_EPSILON
 from colonnade.common.config.protocol import Defaults
-from colonnade.common.contracts.contract import Contract
-from colonnade.common.contracts.exchange import Exchange
+from colonnade.common.contracts.contract import Contract, Exchange
 from colonnade.common.errors import ConfigError
 from colonnade.common.protocols import split
 

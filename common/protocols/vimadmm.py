@@ -38,9 +38,8 @@ from pydantic import Field
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.models import PartyHeadConfig, ProductHeadConfig
 from colonnade.common.config.protocol import SMALL, Damping, Defaults, Missing, ProtocolConfig
-from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.contract import Contract, Exchange
 from colonnade.common.contracts.embeddings import Embedding, Evaluation
-from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.messaging.fields import Tensor
 from colonnade.common.messaging.message import Alike, ServerMessage, TensorSpec, message
 

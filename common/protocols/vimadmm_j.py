@@ -33,8 +33,7 @@ from colonnade.common.aggregation.messages import BLINDED, blinded_limits
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.optimisers import SgdConfig
 from colonnade.common.config.protocol import Damping, Defaults, Missing, ProtocolConfig
-from colonnade.common.contracts.contract import Contract
-from colonnade.common.contracts.exchange import Exchange
+from colonnade.common.contracts.contract import Contract, Exchange
 from colonnade.common.contracts.logits import Evaluation, Logits
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.fields import Tensor

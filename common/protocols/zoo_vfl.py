@@ -25,8 +25,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from colonnade.common.contracts.contract import Contract
-from colonnade.common.contracts.exchange import Exchange
+from colonnade.common.contracts.contract import Contract, Exchange
 from colonnade.common.contracts.pairs import PAIRS, SEES, PairsConfig, check_pairs, pairs_limits
 
 

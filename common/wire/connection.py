@@ -19,10 +19,9 @@ from colonnade.common.conversation.parcels import Begin, Hello, Parcel
 from colonnade.common.conversation.stream import Everything, Inlet, WireBytes
 from colonnade.common.errors import ContractError, FloodError, PartyAway
 from colonnade.common.escaped import escaped
-from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.codec import Codec, WireError
 from colonnade.common.wire.frame import MOST_PARCELS, pack, read_hello, unpack
 from colonnade.common.wire.grpc_bounds import fixed_window
-from colonnade.common.wire.tensors import WireError
 
 _OVERHEAD = 64  # overhead bytes of a waiting frame
 _IDLE_FRAMES = 4096  # unused frames in excess of used ones, such as those of an earlier session

@@ -29,8 +29,7 @@ from colonnade.common.conversation.session import UNNUMBERED
 from colonnade.common.escaped import escaped
 from colonnade.common.messaging.message import Message
 from colonnade.common.wire._generated import federation_pb2
-from colonnade.common.wire.codec import Codec
-from colonnade.common.wire.tensors import LENGTH, VARINT, WireError, nested, read_fields, tag, varint
+from colonnade.common.wire.codec import LENGTH, VARINT, Codec, WireError, nested, read_fields, tag, varint
 
 _PLAIN: dict[type, type[ProtoMessage]] = {
     Hello: federation_pb2.Hello,

@@ -23,9 +23,8 @@ from colonnade.client.training.context import ClientContext
 from colonnade.client.training.local import bottom as local
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
-from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.contract import Contract, Exchange
 from colonnade.common.contracts.embeddings import Embedding, Evaluation
-from colonnade.common.contracts.exchange import Exchange
 from colonnade.common.conversation.conversation import Cohort, Link
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.messaging.message import ServerMessage, TensorSpec, message

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.aggregation import fixed_point
-from colonnade.common.aggregation.coded_rows import CodedRows
-from colonnade.common.aggregation.lagrange import LagrangeCode
+from colonnade.common.aggregation.lagrange import CodedRows, LagrangeCode
 from colonnade.common.aggregation.masked_sums import confirmed, smallest_set
 from colonnade.common.aggregation.messages import SetProof, SetProofs
 from colonnade.common.aggregation.summed_sets import MemberRecord, marked, marks, relayed

@@ -28,8 +28,7 @@ from colonnade.common.aggregation.messages import (
     SetProofs,
     words,
 )
-from colonnade.common.aggregation.recovery import Recovered, first_of_block, recover
-from colonnade.common.aggregation.shamir import Sharing, sharing
+from colonnade.common.aggregation.recovery import Recovered, Sharing, first_of_block, recover, sharing
 from colonnade.common.aggregation.subject import TRAINING, subject
 from colonnade.common.aggregation.summed_sets import MemberRecord, marks, relayed
 from colonnade.common.config.run_options import Quorum

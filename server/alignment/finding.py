@@ -12,8 +12,7 @@ from torch import Tensor
 from colonnade.common.alignment.keeping import Keeping
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import Settled
-from colonnade.common.alignment.record import AlignmentRecord
-from colonnade.common.alignment.store import KeptAlignment
+from colonnade.common.alignment.store import AlignmentRecord, KeptAlignment
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.server.alignment.relay import Aligning

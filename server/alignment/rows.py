@@ -16,7 +16,7 @@ from colonnade.common.alignment.keeping import Keeping, Place
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.place import lasting
 from colonnade.common.alignment.psi_member import Seed
-from colonnade.common.alignment.record import AlignmentRecord
+from colonnade.common.alignment.store import AlignmentRecord
 from colonnade.common.alignment.work import aside, tenths
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig

@@ -16,7 +16,7 @@ from colonnade.common.alignment.keeping import Keeping
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.psi_member import NAME as SEED
 from colonnade.common.alignment.psi_member import Seed
-from colonnade.common.alignment.record import AlignmentRecord
+from colonnade.common.alignment.store import AlignmentRecord
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.contracts.registry import CONTRACTS

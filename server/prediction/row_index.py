@@ -14,7 +14,7 @@ from torch import Tensor
 from colonnade.common.alignment.keeping import Keeping
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.psi_member import Seed
-from colonnade.common.alignment.record import AlignmentRecord
+from colonnade.common.alignment.store import AlignmentRecord
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.labels import LabelColumn

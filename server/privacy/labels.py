@@ -9,12 +9,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from colonnade.common.config.label_privacy import LabelPrivacyConfig
+from colonnade.common.config.privacy import LabelPrivacyConfig
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.privacy.labels import NoisyLabels, label_noise, noise_settings
-from colonnade.common.run.kept_tensor import read_recorded, write_tensor
-from colonnade.common.run.run_cache import RunCache
+from colonnade.common.run.run_cache import RunCache, read_recorded, write_tensor
 from colonnade.common.run.run_folder import RunFolder
 
 _ANEW = "begin a new run, which draws noise and spends epsilon anew"
@@ -39,7 +38,7 @@ class NoisyLabelFile:
 
         Args:
             labels: class numbers of all rows, int64 (n,).
-            rows: the training rows, int64 (m,).
+            rows: the training rows, whole numbers (m,).
 
         Raises CheckpointError if the run was begun with other labels or other settings.
         """
@@ -76,8 +75,8 @@ def _read(path: Path, about: dict[str, str], config: LabelPrivacyConfig, shape: 
 
 
 def _about(config: LabelPrivacyConfig, labels: Tensor, rows: Tensor, classes: int) -> dict[str, str]:
-    """Fingerprints of the training labels and of the noise settings."""
-    named = labels[rows].cpu().numpy().tobytes() + rows.cpu().numpy().tobytes()
+    """Fingerprints of the training labels and of the noise settings; the same whichever type row numbers have."""
+    named = labels[rows].cpu().numpy().tobytes() + rows.cpu().to(torch.int64).numpy().tobytes()
     settings = json.dumps(noise_settings(config, classes))
     return {"labels": hashlib.sha256(named).hexdigest(), "settings": settings}
 

@@ -15,8 +15,7 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from colonnade.common.config.label_privacy import ResponseNoiseConfig
-from colonnade.common.config.privacy import Accounting
+from colonnade.common.config.privacy import Accounting, ResponseNoiseConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault

@@ -6,8 +6,7 @@ from functools import partial
 
 import torch
 
-from colonnade.common.aggregation.coded_rows import CodedRows
-from colonnade.common.aggregation.lagrange import LagrangeCode
+from colonnade.common.aggregation.lagrange import CodedRows, LagrangeCode
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.protocols.fedvs import Config, Gradient

@@ -13,9 +13,8 @@ from colonnade.common.aggregation.messages import KeyOffer, KeyProof, KeyRing, a
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import connect, run_virtual
 from colonnade.common.conversation.parcels import Item
-from colonnade.common.crypto.sealing import SealError
+from colonnade.common.crypto.sealing import SealError, TranscriptError
 from colonnade.common.crypto.signatures import ForgedError, Signer
-from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import ConfigError, ContractError, PartyLost
 from colonnade.common.messaging.message import Message
 from colonnade.common.messaging.raw import to_tensor

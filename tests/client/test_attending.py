@@ -11,7 +11,7 @@ import pytest
 from colonnade.client.dialling.membership import Membership
 from colonnade.common.conversation.parcels import Failure, Rewind
 from colonnade.common.conversation.session import Stage
-from colonnade.common.crypto.told import TranscriptError
+from colonnade.common.crypto.sealing import TranscriptError
 from colonnade.common.errors import PartyFailed
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.wire.codec import Codec

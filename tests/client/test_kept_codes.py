@@ -12,7 +12,7 @@ import torch
 from colonnade.client.privacy.codes import KeptCodes
 from colonnade.common.errors import CheckpointError, EnvironmentFault, InputError
 from colonnade.common.privacy.subsets import SubsetSelection
-from colonnade.common.run import kept_tensor
+from colonnade.common.run import run_cache
 
 NOISE = SubsetSelection(10, 1, 1.0)  # nearly every second draw of a row would differ
 ROWS, CODES = torch.arange(500), torch.arange(500) % 10
@@ -51,7 +51,7 @@ def test_draws_are_on_the_disk_before_they_are_returned(tmp_path: Path, monkeypa
         raise EnvironmentFault(f"{path} cannot be written")
 
     with monkeypatch.context() as broken:
-        broken.setattr(kept_tensor, "write_kept", full)
+        broken.setattr(run_cache, "write_kept", full)
         with pytest.raises(EnvironmentFault):
             codes.release(ROWS, CODES)
     assert not codes.drawn.any() and not (tmp_path / "codes").exists()

@@ -68,7 +68,7 @@ def test_a_full_disk_gives_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         raise EnvironmentFault(f"{path} cannot be written")
 
     with monkeypatch.context() as broken:
-        broken.setattr("colonnade.common.run.kept_tensor.write_kept", full)
+        broken.setattr("colonnade.common.run.run_cache.write_kept", full)
         for _ in range(2):
             with pytest.raises(EnvironmentFault):
                 there.of(torch.tensor([0]))

@@ -16,8 +16,7 @@ from colonnade.client.transcript.statement import WindowStatement
 from colonnade.client.transcript.transcript import PartyTranscript
 from colonnade.common.config.run_options import TranscriptConfig
 from colonnade.common.conversation.parcels import Open, Relayed, Save, Statement
-from colonnade.common.crypto.sealing import Session
-from colonnade.common.crypto.told import TranscriptError
+from colonnade.common.crypto.sealing import Session, TranscriptError
 from colonnade.common.errors import ContractError
 from tests.support.meeting import NAMES, SESSION, Meeting, certified_meeting, contexts
 

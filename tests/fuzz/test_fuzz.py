@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.wire.tensors import WireError, nested, read_fields, tag, varint
+from colonnade.common.wire.codec import WireError, nested, read_fields, tag, varint
 from tests.fuzz.engine import CORPUS, Case, Failure, Target, attempt, fuzz, kept_cases, smaller
 from tests.fuzz.mutations.protobuf import mutate_protobuf
 from tests.fuzz.targets.all import TARGETS

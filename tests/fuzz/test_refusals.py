@@ -24,7 +24,7 @@ from colonnade.common.parsing.file import load
 from colonnade.common.parsing.yaml_tree import override
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.run.checkpoints import Checkpoints
-from colonnade.common.wire.tensors import packed_parts, read_tensor
+from colonnade.common.wire.codec import packed_parts, read_tensor
 from colonnade.server.member.hub import SessionNumbers
 
 BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 20)}]\n" for n in range(1, 9))

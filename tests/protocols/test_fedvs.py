@@ -14,8 +14,7 @@ from torch import Tensor
 from colonnade.client.aggregation.coded import CodedParty
 from colonnade.client.privacy.egress import Egress
 from colonnade.common.aggregation import fixed_point
-from colonnade.common.aggregation.coded_rows import CodedRows
-from colonnade.common.aggregation.lagrange import LagrangeCode
+from colonnade.common.aggregation.lagrange import CodedRows, LagrangeCode
 from colonnade.common.aggregation.messages import SetProof, SetProofs
 from colonnade.common.crypto.lengths import OVERHEAD
 from colonnade.common.errors import ContractError, PartyLost

@@ -21,8 +21,7 @@ from colonnade.common.aggregation.messages import (
     SetProof,
     SetProofs,
 )
-from colonnade.common.aggregation.recovery import recover
-from colonnade.common.aggregation.shamir import sharing
+from colonnade.common.aggregation.recovery import recover, sharing
 from colonnade.common.aggregation.subject import TRAINING, subject
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.errors import ConfigError, PartyAway, PartyLost

@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.metrics import balanced_accuracy_score
 
-from colonnade.common.config.label_privacy import LabelPrivacyConfig
+from colonnade.common.config.privacy import LabelPrivacyConfig
 from colonnade.common.privacy.labels import NoisyLabels
 from colonnade.server.training.classes import UNEQUAL, ClassBalance
 from colonnade.server.training.metrics.quality import describe

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.config.label_privacy import ResponseNoiseConfig
+from colonnade.common.config.privacy import ResponseNoiseConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
 from colonnade.server.privacy.response_noise import RowReleases, open_releases

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from colonnade.common.config.label_privacy import LabelPrivacyConfig
+from colonnade.common.config.privacy import LabelPrivacyConfig
 from colonnade.common.errors import CheckpointError
 from colonnade.common.privacy.labels import NoisyLabels
 from colonnade.common.privacy.prior import first_rows
@@ -31,6 +31,12 @@ def test_a_second_start_reads_the_labels_drawn_by_the_first(tmp_path: Path, monk
     again = get(tmp_path, begun=True)
     assert again is not None and torch.equal(again.values, first.values)
     assert (again.noise, again.epsilon) == (first.noise, first.epsilon)
+
+
+def test_row_numbers_of_another_type_are_the_same_rows(tmp_path: Path) -> None:
+    first = NoisyLabelFile(tmp_path, begun=False).get(ONE, LABELS, TRAIN.long(), 4, seed=0)
+    again = NoisyLabelFile(tmp_path, begun=True).get(ONE, LABELS, TRAIN.int(), 4, seed=0)
+    assert first is not None and again is not None and torch.equal(again.values, first.values)
 
 
 def test_sets_of_classes_are_read_too(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from colonnade.common.alignment.keys import RowKeys
-from colonnade.common.alignment.record import AlignmentRecord
+from colonnade.common.alignment.store import AlignmentRecord
 from colonnade.common.config.alignment import KeysConfig
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.conversation.inprocess import run_virtual

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch.nn.functional import one_hot
 
-from colonnade.common.config.label_privacy import LabelPrivacyConfig
+from colonnade.common.config.privacy import LabelPrivacyConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.data.sources import load_labels

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from safetensors.torch import load_file
 
-from colonnade.common.alignment.record import kept_rows
+from colonnade.common.alignment.store import kept_rows
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import run_virtual

@@ -20,8 +20,7 @@ from colonnade.common.alignment.keeping import Keeping
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.limits import DailyLimits, ForeignKeys
 from colonnade.common.alignment.messages import alignment_limits
-from colonnade.common.alignment.record import AlignmentRecord
-from colonnade.common.alignment.store import AlignmentStore, KeptAlignment, roster_digest
+from colonnade.common.alignment.store import AlignmentRecord, AlignmentStore, KeptAlignment, roster_digest
 from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig

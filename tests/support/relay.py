@@ -20,10 +20,9 @@ from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.parcels import Begin, Item, Open, Parcel, Refusal, Relayed, Rewind, Save
 from colonnade.common.messaging.message import Kinds, Message, PartyMessage, TensorSpec, schema
-from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.codec import VARINT, Codec, nested, read_fields, tag, varint
 from colonnade.common.wire.connection import Connection
 from colonnade.common.wire.frame import BODY, NAME_AT, PARCELS, SESSION, read_hello, unpack
-from colonnade.common.wire.tensors import VARINT, nested, read_fields, tag, varint
 from tests.support.in_memory import Members
 from tests.support.pipe import PipeEnd, pipe
 

@@ -24,8 +24,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.models import MlpConfig, ModelConfig
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.contracts.schedule import Schedule
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import TypedColumn
+from colonnade.common.data.columns.features import Features, TypedColumn
 from colonnade.common.data.columns.scale import Columns, varied
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.escaped import escaped

@@ -30,9 +30,8 @@ from colonnade.client.aggregation.coded import (
 from colonnade.client.privacy.answers import REPEATS
 from colonnade.client.training.bins import OwnBins, TableBins
 from colonnade.client.training.card import refuse_without_library
-from colonnade.common.aggregation.coded_rows import PARTS, CodedRows
 from colonnade.common.aggregation.fixed_point import from_field
-from colonnade.common.aggregation.lagrange import LagrangeCode
+from colonnade.common.aggregation.lagrange import PARTS, CodedRows, LagrangeCode
 from colonnade.common.aggregation.masked_sums import confirmed
 from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig

@@ -30,8 +30,7 @@ from colonnade.common.config.members import Address, Config
 from colonnade.common.crypto.pki import files
 from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.names import LOOPBACK, SERVER
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import TypedColumn
+from colonnade.common.data.columns.features import Features, TypedColumn
 from colonnade.common.data.formats.tensors import columns_bytes, labels_bytes
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.rows import partition

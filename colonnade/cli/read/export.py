@@ -26,7 +26,7 @@ from colonnade.client.training.card import Card
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.local import Local, Splits
 from colonnade.client.training.shapes import ShapeSum
-from colonnade.common.alignment.record import kept_rows
+from colonnade.common.alignment.store import kept_rows
 from colonnade.common.config.members import Config
 from colonnade.common.config.models import PretrainedConfig
 from colonnade.common.contracts import prediction

@@ -12,7 +12,7 @@ from torch import Tensor
 from colonnade.client.protocols import LOCAL, SPLITS
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.local import Local, Splits
-from colonnade.common.alignment.record import kept_rows
+from colonnade.common.alignment.store import kept_rows
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.table_cache import TableCache

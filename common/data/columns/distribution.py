@@ -20,8 +20,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.data.columns.encode import Code
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import TypedColumn
+from colonnade.common.data.columns.features import Features, TypedColumn
 from colonnade.common.run.files import write_kept
 from colonnade.common.run.json_text import sealed, unsealed
 from colonnade.common.run.run_folder import MemberFolder

@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import Doubt
+from colonnade.common.data.columns.features import Doubt, Features
 from colonnade.common.data.columns.scale import TableRows
 
 _MANY = 30  # with fewer rows all values may differ by chance

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.config.data.columns import Missing, ScaleConfig, Unseen
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import TypedColumn
+from colonnade.common.data.columns.features import Features, TypedColumn
 from colonnade.common.data.columns.scale import Scaler, TableRows
 from colonnade.common.errors import DataError
 

@@ -19,8 +19,7 @@ from torch import Tensor
 from colonnade.common.config.data.columns import Missing, ScaleConfig, Unseen
 from colonnade.common.data.columns.distribution import DistributionFile, fit
 from colonnade.common.data.columns.encode import Code, EncodeConfig, Encoder
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import TypedColumn
+from colonnade.common.data.columns.features import Features, TypedColumn
 from colonnade.common.data.columns.scale import Bends, Scaler
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.run.files import write_kept

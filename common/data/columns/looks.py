@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from colonnade.common.data.columns import cells
 from colonnade.common.data.columns.cells import FOREIGN, PLAIN, Notation, notations
-from colonnade.common.data.columns.fields import Doubt, Kind
+from colonnade.common.data.columns.features import Doubt, Kind
 
 SAMPLE = 10_000  # cells that are examined
 _FIRST = 32  # of them, that decide for most columns

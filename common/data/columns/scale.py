@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.config.data.columns import MeanStd, ScaleConfig
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import Doubt
+from colonnade.common.data.columns.features import Doubt, Features
 
 _BYTE = 255.0
 _TABLE = 2  # axes: rows and columns

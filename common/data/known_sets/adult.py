@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from colonnade.common.data.columns.features import Features, Matrix
-from colonnade.common.data.columns.fields import TypedColumn
+from colonnade.common.data.columns.features import Features, Matrix, TypedColumn
 from colonnade.common.data.formats.unpack import opened
 from colonnade.common.errors import ConfigError, DataError, nearest
 

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.config.data.tables import TableColumnsConfig
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import Doubt, TypedColumn
+from colonnade.common.data.columns.features import Doubt, Features, TypedColumn
 from colonnade.common.data.keys import KeyColumn
 from colonnade.common.data.pretrained.opening import open_tower
 from colonnade.common.data.pretrained.tower import PretrainedTower, Unreadable, frozen

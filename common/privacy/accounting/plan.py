@@ -175,7 +175,6 @@ class PrivacyPlan:
 
     @property
     def neighbours(self) -> tuple[Adjacency, ...]:
-        """Adjacencies that epsilon is told for."""
         return ("row",) if self.config.adjacency == "row" else ("participation", "replace")
 
     def summary(self) -> dict[str, Any]:

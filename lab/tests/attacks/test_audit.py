@@ -17,8 +17,14 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 from torch import Tensor
 
-from colonnade.common.config.label_privacy import LabelPrivacyConfig, ResponseNoiseConfig
-from colonnade.common.config.privacy import AdaptivePrivacyConfig, DiscretePrivacyConfig, OnceConfig, PrivacyConfig
+from colonnade.common.config.privacy import (
+    AdaptivePrivacyConfig,
+    DiscretePrivacyConfig,
+    LabelPrivacyConfig,
+    OnceConfig,
+    PrivacyConfig,
+    ResponseNoiseConfig,
+)
 from colonnade.common.contracts.schedule import PLANS
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError

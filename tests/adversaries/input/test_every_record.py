@@ -24,7 +24,7 @@ from colonnade.common.aggregation.summed_sets import MemberRecord, times_written
 from colonnade.common.alignment.limits import NAME as FOREIGN
 from colonnade.common.alignment.limits import NAME as TESTED
 from colonnade.common.alignment.limits import DailyLimits, ForeignKeys
-from colonnade.common.config.label_privacy import LabelPrivacyConfig, ResponseNoiseConfig
+from colonnade.common.config.privacy import LabelPrivacyConfig, ResponseNoiseConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.parcels import Begin

@@ -20,9 +20,8 @@ from colonnade.common.aggregation.masks import BlindError
 from colonnade.common.aggregation.summed_sets import SetError
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.crypto.sealing import SealError
+from colonnade.common.crypto.sealing import SealError, TranscriptError
 from colonnade.common.crypto.signatures import ForgedError
-from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import (
     BudgetSpent,
     ColonnadeError,

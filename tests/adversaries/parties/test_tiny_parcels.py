@@ -13,9 +13,8 @@ import torch
 from colonnade.common.conversation.parcels import Farewell, Parcel
 from colonnade.common.protocols.split import CONTRACT, Embedding
 from colonnade.common.wire import codec as codec_module
-from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.codec import Codec, WireError
 from colonnade.common.wire.frame import MOST_PARCELS, pack, unpack
-from colonnade.common.wire.tensors import WireError
 
 CODEC = Codec(CONTRACT.kinds)
 MEGABYTE = 1 << 20

@@ -18,8 +18,7 @@ from colonnade.common.aggregation.messages import RECOVERY, Arrived
 from colonnade.common.alignment.messages import Pledge, Proved
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.parcels import Item, Statement
-from colonnade.common.crypto.sealing import SealError
-from colonnade.common.crypto.told import TranscriptError
+from colonnade.common.crypto.sealing import SealError, TranscriptError
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import ServerMessage
 from colonnade.common.protocols.fedvs import Bundle

@@ -18,7 +18,7 @@ from colonnade.common.aggregation.subject import PREDICTION, TRAINING, rows_know
 from colonnade.common.alignment.keys import digest_in_order
 from colonnade.common.config.alignment import KeysConfig
 from colonnade.common.conversation.parcels import Item
-from colonnade.common.crypto.told import TranscriptError
+from colonnade.common.crypto.sealing import TranscriptError
 from colonnade.common.data.columns.features import Features
 from colonnade.common.errors import ContractError
 from colonnade.common.parsing.file import parse

@@ -18,7 +18,7 @@ from colonnade.common.aggregation.messages import Members
 from colonnade.common.contracts.prediction import Ask, Averaged
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.conversation.parcels import Item, Open, Save, Statement
-from colonnade.common.crypto.told import TranscriptError
+from colonnade.common.crypto.sealing import TranscriptError
 from colonnade.common.errors import ContractError
 from colonnade.server.aggregation.masked_sums import Blinded, Found
 from colonnade.server.member.hub import Hub

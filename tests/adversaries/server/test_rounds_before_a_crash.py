@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from colonnade.common.conversation.parcels import Item, Open
-from colonnade.common.crypto.told import TranscriptError
+from colonnade.common.crypto.sealing import TranscriptError
 from colonnade.common.protocols.vimadmm import Update
 from colonnade.simulation.federation import Outcome, Simulation
 from tests.support.altered_lines import change_each

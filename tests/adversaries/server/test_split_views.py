@@ -22,7 +22,7 @@ from colonnade.client.transcript.transcript import entry_of, salt_key, salted
 from colonnade.common.aggregation.messages import Members
 from colonnade.common.conversation.conversation import Carrier, Cohort
 from colonnade.common.conversation.parcels import Item, Open, Relayed, Save, Statement
-from colonnade.common.crypto.told import TranscriptError
+from colonnade.common.crypto.sealing import TranscriptError
 from colonnade.common.errors import ContractError, EnvironmentFault
 from colonnade.common.protocols.fedvs import Bundle, Gradient
 from colonnade.common.protocols.split_avg import AverageGradient

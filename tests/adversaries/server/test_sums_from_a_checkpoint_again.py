@@ -17,7 +17,7 @@ from torch import Tensor
 
 from colonnade.common.aggregation.masks import Blinder
 from colonnade.common.aggregation.messages import Masked
-from colonnade.common.crypto.told import TranscriptError
+from colonnade.common.crypto.sealing import TranscriptError
 from colonnade.common.errors import ColonnadeError, PartyLost
 from colonnade.common.protocols.fdml import Aggregate
 from colonnade.common.protocols.fedvs import Answer

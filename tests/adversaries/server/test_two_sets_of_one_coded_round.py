@@ -17,14 +17,13 @@ from torch import Tensor
 
 from colonnade.client.aggregation.coded import CodedParty
 from colonnade.common.aggregation import fixed_point
-from colonnade.common.aggregation.coded_rows import CodedRows
-from colonnade.common.aggregation.lagrange import LagrangeCode
+from colonnade.common.aggregation.lagrange import CodedRows, LagrangeCode
 from colonnade.common.aggregation.messages import SetProofs
 from colonnade.common.aggregation.summed_sets import SetError, SetProver
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.parcels import Item, Open
-from colonnade.common.crypto.told import TranscriptError
+from colonnade.common.crypto.sealing import TranscriptError
 from colonnade.common.errors import ContractError
 from colonnade.common.protocols.fedvs import Answer, Senders
 from colonnade.common.protocols.fedvs import Config as FedvsConfig

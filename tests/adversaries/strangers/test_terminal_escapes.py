@@ -18,9 +18,8 @@ from colonnade.common.errors import ContractError, PartyFailed, RefusedError
 from colonnade.common.escaped import LONGEST, escaped, escaped_lines
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.protocols.split import CONTRACT
-from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.codec import Codec, WireError
 from colonnade.common.wire.frame import pack, unpack
-from colonnade.common.wire.tensors import WireError
 from colonnade.reports.console.progress import PartyProgress, Progress
 from colonnade.reports.console.screen import Screen
 from tests.server.stage import hello, stage

@@ -14,7 +14,7 @@ import pytest
 
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.parcels import Item, Statement
-from colonnade.common.crypto.told import TranscriptError
+from colonnade.common.crypto.sealing import TranscriptError
 from colonnade.common.protocols.vimadmm import Update
 from tests.adversaries.server.test_split_views import PROTOCOLS, ROUNDS
 from tests.support.altered_lines import change_each

@@ -17,8 +17,7 @@ import torch
 import colonnade
 from colonnade.common.data.columns.distribution import ColumnBins, fit
 from colonnade.common.data.columns.encode import Code
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import TypedColumn
+from colonnade.common.data.columns.features import Features, TypedColumn
 from colonnade.reports.run_page.party_page import moved
 from tests.cli.read.reports import Page, command
 

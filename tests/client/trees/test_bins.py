@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble._hist_gradient_boosting.binning import _BinMapper
 
 from colonnade.client.training.bins import Binning, TableBins, few_values, greedy
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import TypedColumn
+from colonnade.common.data.columns.features import Features, TypedColumn
 from colonnade.common.errors import DataError, InputError
 from colonnade.common.run.state import Snapshot, State
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from colonnade.common.aggregation.coded_rows import NOTHING, PARTS, Block, CodedRows
+from colonnade.common.aggregation.lagrange import NOTHING, PARTS, Block, CodedRows
 from colonnade.common.data.rows import Partition
 from colonnade.common.errors import ConfigError
 from tests.support.federation import config

@@ -20,8 +20,7 @@ from torch import Tensor
 
 from colonnade.common.aggregation.masks import Blinder, BlindError, remove_masks
 from colonnade.common.aggregation.messages import OpenedShares, SealedShares
-from colonnade.common.aggregation.recovery import SharedKeys, recover
-from colonnade.common.aggregation.shamir import Sharing
+from colonnade.common.aggregation.recovery import SharedKeys, Sharing, recover
 
 SHAPE = (3, 4)
 ABOUT = bytes(32)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from colonnade.common.aggregation.field import secure_elements
 from colonnade.common.aggregation.integers import LARGEST
-from colonnade.common.aggregation.shamir import Sharing
+from colonnade.common.aggregation.recovery import Sharing
 from colonnade.common.errors import InputError
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from colonnade.common.aggregation.field import secure_elements
 from colonnade.common.aggregation.integers import LARGEST
 from colonnade.common.aggregation.messages import OpenedShares, SealedShares
-from colonnade.common.aggregation.recovery import check_shares, recover
-from colonnade.common.aggregation.shamir import Sharing
+from colonnade.common.aggregation.recovery import Sharing, check_shares, recover
 from colonnade.common.errors import ContractError
 from tests.common.aggregation.test_recovery import Parties
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from colonnade.client.alignment.matching import Matching
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import alignment_limits
-from colonnade.common.alignment.record import AlignmentRecord
+from colonnade.common.alignment.store import AlignmentRecord
 from colonnade.common.config.alignment import KeysConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation import inprocess

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from colonnade.common.alignment.keys import RowKeys
-from colonnade.common.alignment.record import AlignmentRecord, kept_rows
+from colonnade.common.alignment.store import AlignmentRecord, kept_rows
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.observability.telemetry import Telemetry

@@ -21,9 +21,17 @@ from hypothesis import strategies as st
 from colonnade.common.crypto.lengths import KEY_BYTES, OVERHEAD
 from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
-from colonnade.common.crypto.sealing import Agreement, Offer, Pairing, PairKeys, SealError, Seals, Session
+from colonnade.common.crypto.sealing import (
+    Agreement,
+    Offer,
+    Pairing,
+    PairKeys,
+    SealError,
+    Seals,
+    Session,
+    TranscriptError,
+)
 from colonnade.common.crypto.signatures import ForgedError
-from colonnade.common.crypto.told import TranscriptError
 from colonnade.common.errors import ConfigError
 
 NAMES = ("ada", "bob", "eve")

@@ -15,8 +15,7 @@ from pydantic import TypeAdapter
 
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.data.sources import DataConfig, LabelConfig
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import TypedColumn
+from colonnade.common.data.columns.features import Features, TypedColumn
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import DataError
 

@@ -17,8 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from colonnade.cli.data.deal import keyed_labels_bytes, table_bytes
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.data.sources import DataConfig, LabelConfig
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import TypedColumn
+from colonnade.common.data.columns.features import Features, TypedColumn
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import ColonnadeError, ConfigError, DataError
 
@@ -159,7 +158,7 @@ def test_batches_make_no_difference_nor_does_the_format(
     folder = tmp_path_factory.mktemp("t")
     how = {"key": "who", "drop": ["outcome"], "missing": "mean", "types": {"age": "number", "town": "category"}}
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("arrow_files", "arrays", "database"):
+        for module in ("arrow_table", "arrays", "database"):
             patch.setattr(f"colonnade.common.data.formats.{module}.BATCH", size)
         found = [read(folder, write(folder, cells), **how) for write in (as_csv, as_parquet, as_arrow, as_sqlite)]
     assert len({features.fingerprint for features in found}) == 1

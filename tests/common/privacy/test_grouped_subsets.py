@@ -12,7 +12,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from colonnade.common.config.label_privacy import LabelPrivacyConfig
+from colonnade.common.config.privacy import LabelPrivacyConfig
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
 from colonnade.common.parsing.file import parse
 from colonnade.common.privacy.labels import NoisyLabels

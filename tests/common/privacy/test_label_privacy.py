@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy.stats import chisquare, dlaplace, kstest, laplace
 
-from colonnade.common.config.label_privacy import LabelPrivacyConfig
+from colonnade.common.config.privacy import LabelPrivacyConfig
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import parse
 from colonnade.common.privacy.labels import NoisyLabels, posterior

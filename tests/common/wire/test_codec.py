@@ -26,8 +26,7 @@ from colonnade.common.messaging.label_messages import LABEL_MESSAGES
 from colonnade.common.messaging.message import Message, TensorSpec, message, schema
 from colonnade.common.messaging.raw import DTYPES
 from colonnade.common.wire._generated import tensor_pb2
-from colonnade.common.wire.codec import Codec
-from colonnade.common.wire.tensors import VARINT, WireError, nested, tag, varint
+from colonnade.common.wire.codec import VARINT, Codec, WireError, nested, tag, varint
 from tests.support.federation import config
 from tests.support.messages import any_message, any_tensor, dimensions, fitting_message, library
 

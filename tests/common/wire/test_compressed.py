@@ -17,8 +17,7 @@ from colonnade.common.messaging.forms import AS_IS, Coded, Form, Largest, Packed
 from colonnade.common.messaging.message import check, largest_bytes, payload_bytes
 from colonnade.common.protocols.vimadmm import CONTRACT, Embedding, Update
 from colonnade.common.wire._generated import tensor_pb2
-from colonnade.common.wire.codec import Codec
-from colonnade.common.wire.tensors import WireError
+from colonnade.common.wire.codec import Codec, WireError
 from tests.support.federation import config, federate, parameters
 from tests.support.messages import library
 

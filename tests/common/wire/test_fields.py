@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.errors import ContractError
-from colonnade.common.wire.tensors import (
+from colonnade.common.wire.codec import (
     EIGHT_BYTES,
     LENGTH,
     VARINT,

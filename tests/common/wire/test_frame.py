@@ -14,9 +14,8 @@ from colonnade.common.conversation.parcels import Begin, Close, Failure, Farewel
 from colonnade.common.messaging.message import Message, largest_bytes, payload_bytes
 from colonnade.common.protocols.split import CONTRACT, Embedding
 from colonnade.common.wire._generated import federation_pb2
-from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.codec import EIGHT_BYTES, LENGTH, VARINT, Codec, WireError, nested, tag, varint
 from colonnade.common.wire.frame import FRAME_ALLOWANCE, METHOD, pack, unpack
-from colonnade.common.wire.tensors import EIGHT_BYTES, LENGTH, VARINT, WireError, nested, tag, varint
 from tests.support.messages import UINT32, any_message, any_notice, dimensions, fitting_message, library
 
 CODEC = Codec(CONTRACT.kinds)

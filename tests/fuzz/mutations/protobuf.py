@@ -7,7 +7,7 @@ from functools import lru_cache
 from random import Random
 from typing import NamedTuple
 
-from colonnade.common.wire.tensors import LENGTH, VARINT, WireError, read_fields, read_varint, varint
+from colonnade.common.wire.codec import LENGTH, VARINT, WireError, read_fields, read_varint, varint
 from tests.fuzz.mutations.plain import LONGEST, mutate_bytes
 
 

@@ -15,8 +15,7 @@ from colonnade.common.crypto.group import ELEMENT, Secret, check_elements
 from colonnade.common.crypto.pki import certificates, revocation
 from colonnade.common.crypto.pki.authority import make_federation, make_request, read_request
 from colonnade.common.crypto.pki.identity import load_identity, new_key, parse_key, signed_by
-from colonnade.common.crypto.sealing import Agreement, Offer, Session
-from colonnade.common.crypto.told import TranscriptError
+from colonnade.common.crypto.sealing import Agreement, Offer, Session, TranscriptError
 from colonnade.common.errors import ColonnadeError
 from tests.fuzz.engine import Broken, Case, Target
 from tests.fuzz.mutations.pem import mutate_pem

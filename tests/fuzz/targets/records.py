@@ -13,7 +13,7 @@ from colonnade.client.transcript.capture import read_capture
 from colonnade.common.alignment.limits import NAME as FOREIGN
 from colonnade.common.alignment.limits import NAME as TESTED
 from colonnade.common.alignment.limits import DailyLimits, ForeignKeys
-from colonnade.common.config.label_privacy import ResponseNoiseConfig
+from colonnade.common.config.privacy import ResponseNoiseConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import ColonnadeError
 from colonnade.common.privacy.accounting.budget import Budget

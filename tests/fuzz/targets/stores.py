@@ -19,11 +19,10 @@ from torch import nn
 from colonnade.common.aggregation.summed_sets import MemberRecord
 from colonnade.common.alignment import store as kept
 from colonnade.common.alignment.exponent import RaisedElements
-from colonnade.common.alignment.record import AlignmentRecord, kept_rows
-from colonnade.common.config.label_privacy import LabelPrivacyConfig
+from colonnade.common.alignment.store import AlignmentRecord, kept_rows
+from colonnade.common.config.privacy import LabelPrivacyConfig
 from colonnade.common.data.columns.encode import EncodeConfig, Encoder
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import TypedColumn
+from colonnade.common.data.columns.features import Features, TypedColumn
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.errors import ColonnadeError
 from colonnade.common.messaging.raw import to_tensor
@@ -257,7 +256,7 @@ def _noisy_cases() -> list[Case]:
 
 
 def _read_noisy() -> Callable[[str, bytes], object]:
-    from colonnade.common.run.kept_tensor import checksum_of
+    from colonnade.common.run.run_cache import tensor_checksum
 
     place, (name,) = Place("noisy-labels"), _noisy()
 
@@ -268,7 +267,7 @@ def _read_noisy() -> Callable[[str, bytes], object]:
                 about = json.loads(data[8 : 8 + size])["__metadata__"]
                 tensors = safetensors.torch.load(data)
                 about = {key: value for key, value in about.items() if key != "checksum"}
-                data = safetensors.torch.save(tensors, {**about, "checksum": checksum_of(tensors["values"], about)})
+                data = safetensors.torch.save(tensors, {**about, "checksum": tensor_checksum(tensors["values"], about)})
             except Exception:  # noqa: BLE001
                 pass
         found = NoisyLabelFile(place.hold({name: data}), begun=True).get(_PRIVATE, _LABELS, torch.arange(4), 3, 1)

@@ -18,8 +18,7 @@ from pydantic import TypeAdapter
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.data.sources import DataConfig, LabelConfig
 from colonnade.common.data import table_cache
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import TypedColumn
+from colonnade.common.data.columns.features import Features, TypedColumn
 from colonnade.common.data.formats.tensors import columns_bytes, labels_bytes, read_tensor_labels, read_tensor_targets
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.sources import load_features, load_labels

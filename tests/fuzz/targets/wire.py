@@ -46,9 +46,8 @@ from colonnade.common.messaging.message import (
 from colonnade.common.messaging.quantise import pack as compressed
 from colonnade.common.messaging.quantise import unpack as decompressed
 from colonnade.common.messaging.raw import DTYPES
-from colonnade.common.wire.codec import Codec
-from colonnade.common.wire.frame import FRAME_ALLOWANCE, pack, read_hello, unpack
-from colonnade.common.wire.tensors import (
+from colonnade.common.wire.codec import (
+    Codec,
     WireError,
     packed_parts,
     read_fields,
@@ -57,6 +56,7 @@ from colonnade.common.wire.tensors import (
     tensor_parts,
     varint,
 )
+from colonnade.common.wire.frame import FRAME_ALLOWANCE, pack, read_hello, unpack
 from tests.fuzz.engine import Broken, Case, Target
 from tests.fuzz.mutations.protobuf import mutate_protobuf
 from tests.support.federation import config

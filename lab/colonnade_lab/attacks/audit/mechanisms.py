@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.aggregation.fixed_point import Ring
-from colonnade.common.config.label_privacy import LabelPrivacyConfig, ResponseNoiseConfig
-from colonnade.common.config.privacy import AdaptivePrivacyConfig
+from colonnade.common.config.privacy import AdaptivePrivacyConfig, LabelPrivacyConfig, ResponseNoiseConfig
 from colonnade.common.privacy.accounting.accountant import epsilon, gaussian_epsilon
 from colonnade.common.privacy.accounting.budget import Budget, StepBudget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan

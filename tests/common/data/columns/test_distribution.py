@@ -14,8 +14,7 @@ import torch
 from colonnade.common.data.columns import distribution
 from colonnade.common.data.columns.distribution import ColumnBins, DistributionFile, binned, level
 from colonnade.common.data.columns.encode import EncodeConfig, Encoder
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import TypedColumn
+from colonnade.common.data.columns.features import Features, TypedColumn
 from tests.adversaries.input.test_lost_records import delete, flip, halve
 
 HOW = EncodeConfig("standard", "mean", "zero")

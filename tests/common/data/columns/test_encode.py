@@ -10,8 +10,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from torch import Tensor
 
 from colonnade.common.data.columns.encode import MOST_WORDS, EncodeConfig, Encoder
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import TypedColumn
+from colonnade.common.data.columns.features import Features, TypedColumn
 from colonnade.common.errors import DataError
 
 NAN = float("nan")

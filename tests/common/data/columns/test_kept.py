@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from colonnade.common.config.data.columns import MeanStd, ScaleConfig
 from colonnade.common.data.columns.encode import EncodeConfig, Encoder
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import TypedColumn
+from colonnade.common.data.columns.features import Features, TypedColumn
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.errors import CheckpointError, DataError
 

@@ -8,8 +8,7 @@ import torch
 
 import colonnade
 from colonnade.common.data.columns.doubts import new_words
-from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import TypedColumn
+from colonnade.common.data.columns.features import Features, TypedColumn
 
 NAN = float("nan")
 

@@ -12,8 +12,7 @@ import pytest
 import torch
 import yaml
 
-from colonnade.common.config.label_privacy import LabelPrivacyConfig
-from colonnade.common.config.privacy import PROPOSED
+from colonnade.common.config.privacy import PROPOSED, LabelPrivacyConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import load, parse
