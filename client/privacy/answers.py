@@ -17,8 +17,7 @@ from colonnade.common.run.json_text import read_lines, whole
 
 Kind = Literal["vectors", "splits"]
 KINDS: tuple[Kind, ...] = ("vectors", "splits")
-REPEATS = 2
-"""Answers, as a multiple of what a run asks for: room for rounds that interruptions repeat."""
+REPEATS = 2  # answers, as a multiple of what a run asks for: room for rounds that interruptions repeat
 
 _BLOCKS = 32  # reservations of a run: a crash forfeits at most one
 

@@ -179,8 +179,7 @@ class KeptCodes:
             write_tensor(self._path, torch.from_numpy(sets), self._about)
 
 
-DRAWS = ("training.safetensors", "held-out.safetensors")
-"""Files of the rows' draws."""
+DRAWS = ("training.safetensors", "held-out.safetensors")  # files of the rows' draws
 
 _ENCODER = "encoder.safetensors"
 

@@ -28,8 +28,7 @@ from colonnade.common.data.columns.features import Features
 from colonnade.common.encryption.linear import Bins
 from colonnade.common.errors import ConfigError, DataError, InputError, nearest
 
-MOST, LEAST = 64, 20
-"""Bins of a column, besides that of missing values, and training rows of a bin."""
+MOST, LEAST = 64, 20  # bins of a column, besides that of missing values, and training rows of a bin
 
 _NAMED = 10  # columns in a warning
 _DIGITS = 12  # of a cut in words

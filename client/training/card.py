@@ -76,8 +76,7 @@ def refuse_without_library() -> None:
         )
 
 
-_SMOOTHED = 0.5
-"""Added to the goods and the bads of a bin that lacks one of them."""
+_SMOOTHED = 0.5  # added to the goods and the bads of a bin that lacks one of them
 _PURE = 0.1  # share of rows that are worth a word
 _NAMED = 10
 

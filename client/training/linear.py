@@ -32,8 +32,7 @@ Floats = NDArray[np.float64]
 STEP = 2.0**-12
 """Columns of more values than FEW are rounded to multiples of it. In columns that are scaled to a deviation of 1 that
 moves a coefficient by less than one part in 10^3."""
-FEW = 4
-"""Values of a column that has a line for each of them but one."""
+FEW = 4  # values of a column that has a line for each of them but one
 _BASE_BITS = 4
 _LARGEST = 2.0**31  # steps
 

@@ -233,8 +233,7 @@ class ShapeSum(Local):
 
 
 _LEAST_GAIN = 1e-9
-_OF_PAIRS = 20.0
-"""Added to the sum of Hessians of a pair's cell, besides l2: cells are many."""
+_OF_PAIRS = 20.0  # added to the sum of Hessians of a pair's cell, besides l2: cells are many
 _TINY = 1e-12  # Hessians of no rows: their gradients are 0 too
 
 

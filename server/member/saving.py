@@ -20,8 +20,7 @@ from colonnade.common.run.json_text import sealed, unsealed, whole
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.run.state import Snapshot
 
-COMMITTED = "committed.json"
-"""File name of the record of commits, in the checkpoints' folder."""
+COMMITTED = "committed.json"  # file name of the record of commits, in the checkpoints' folder
 
 _NONE = 0, 0, 0, 0
 

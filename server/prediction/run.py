@@ -218,8 +218,7 @@ class PredictionSessions:
         self.ctx.columns = columns and columns.to(self.ctx.device)
 
 
-Work = Callable[[Model], Awaitable[None]]
-"""Uses the model while every party is present."""
+Work = Callable[[Model], Awaitable[None]]  # uses the model while every party is present
 
 
 @dataclass

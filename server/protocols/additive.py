@@ -20,8 +20,7 @@ from colonnade.server.training.imputation import StandIn
 from colonnade.server.training.sums import ReturnedSums
 from colonnade.server.training.trees.gradients import ScoreSum, TreeObjective
 
-_SHORTER = 0.5
-"""Factor of the steps after a round in which the loss has risen."""
+_SHORTER = 0.5  # factor of the steps after a round in which the loss has risen
 _ROUNDING = 1e-6  # of the loss, which is computed in float32
 
 

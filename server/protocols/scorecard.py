@@ -16,8 +16,7 @@ from colonnade.server.training.evaluation import evaluate_alone
 from colonnade.server.training.sums import ReturnedSums
 from colonnade.server.training.trees.gradients import ScoreSum
 
-_MOST = 0.5
-"""Share of bads above which classes are probably in the wrong order."""
+_MOST = 0.5  # share of bads above which classes are probably in the wrong order
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:

@@ -45,8 +45,7 @@ from colonnade.server.training.metrics.residuals import Residuals
 from colonnade.server.training.outside import OutsideLoss, OutsideMetrics
 from colonnade.server.training.watch import GrowthWatch
 
-MEANS = "mean outputs"
-"""Key in the state: each party's mean output, which can replace an absent party."""
+MEANS = "mean outputs"  # key in the state: each party's mean output, which can replace an absent party
 
 _BEST_DECISION = "best decision"
 _SCORES = "scores of rows"

@@ -21,8 +21,7 @@ from colonnade.common.run.state import State
 
 _STALE = 50  # rounds without a new peak, after which a high loss becomes the new baseline
 
-GREW, EXPLODED = 10.0, 100.0
-"""Factors over the largest earlier norm from which a norm grows, and explodes."""
+GREW, EXPLODED = 10.0, 100.0  # factors over the largest earlier norm from which a norm grows, and explodes
 
 _REMEMBERED = 20  # entries for which a past growth can still be the cause of another
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from colonnade.common.contracts.prediction import ROWS
 
-LONGEST = 256
-"""Most characters of an id."""
+LONGEST = 256  # most characters of an id
 
 _ABOUT = (
     "Predictions of a model that a federation has trained. Every prediction asks all parties. Errors are "

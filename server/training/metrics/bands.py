@@ -22,11 +22,9 @@ from colonnade.server.training.metrics import gains
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-MOST = 10
-"""Bands of about equal numbers of rows."""
+MOST = 10  # bands of about equal numbers of rows
 
-FEWEST = 5
-"""Rows of a band at least."""
+FEWEST = 5  # rows of a band at least
 
 
 @dataclass(frozen=True)
@@ -169,8 +167,7 @@ def _counted(scores: Floats, edges: Floats) -> NDArray[np.int64]:
     return np.append(inside, len(scores) - inside.sum())
 
 
-FEWEST_SHOWN = 30
-"""People of a group that is shown."""
+FEWEST_SHOWN = 30  # people of a group that is shown
 
 FOUR_FIFTHS = 0.8
 """Adverse impact ratio below which a difference needs a reason, by the four-fifths rule of the EEOC's Uniform

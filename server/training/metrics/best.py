@@ -13,11 +13,9 @@ from colonnade.common.run.numbers import plain
 TWO_CLASSES = frozenset({"auc", "average_precision", "ks", "lift"})
 """Metrics that are undefined on rows of a single class."""
 
-SMALL = frozenset({"rmse", "mae", "loss", "log_loss", "brier"})
-"""Metrics where lower is better."""
+SMALL = frozenset({"rmse", "mae", "loss", "log_loss", "brier"})  # metrics where lower is better
 
-SHARES = frozenset({"accuracy", "balanced_accuracy"})
-"""Metrics printed in per cent."""
+SHARES = frozenset({"accuracy", "balanced_accuracy"})  # metrics printed in per cent
 
 _WORDS = {
     "balanced_accuracy": "balanced accuracy", "auc": "AUC", "average_precision": "average precision", "f1": "F1",

@@ -16,11 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-ERRORS = 2.0
-"""Number of standard errors that a value must be above chance."""
+ERRORS = 2.0  # number of standard errors that a value must be above chance
 
-DIVERGED: Mapping[str, Any] = {"metric": "diverged", "above": False}
-"""Verdict on a model with non-finite outputs."""
+DIVERGED: Mapping[str, Any] = {"metric": "diverged", "above": False}  # verdict on a model with non-finite outputs
 
 _ROUNDING = 1e-9
 _WORDS = {"auc": "AUC", "balanced_accuracy": "balanced accuracy", "gain_on_mean": "gain on the mean"}

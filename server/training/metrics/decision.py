@@ -24,8 +24,7 @@ Bools = NDArray[np.bool_]
 
 _KEPT = "decision"  # key in the state
 
-EVEN = 0.5
-"""Default threshold: takes the more likely class."""
+EVEN = 0.5  # default threshold: takes the more likely class
 
 _POINTS = 100  # points of a curve at equal distances; as many again at equal numbers of rows
 _EQUAL = 1e-12  # relative tolerance for equal values of a criterion

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-TOP = 0.1
-"""Share of the rows for `lift` and `gain`: the top decile."""
+TOP = 0.1  # share of the rows for `lift` and `gain`: the top decile
 
 _DEPTHS = np.array([0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, *(step / 100 for step in range(1, 101))])
 """Shares of the rows near which the gains curve is stored: precision changes fastest where few rows are taken."""

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-SUPPORT = 10
-"""Rows of a bin of words, at least, that has an order."""
+SUPPORT = 10  # rows of a bin of words, at least, that has an order
 _SMALLEST = 1e-12  # of a node's own score: a smaller gain is a rounding error
 
 
