@@ -242,18 +242,34 @@ def epoch(plan: Plan) -> list[Figure]:
 
 
 def resnet(name: str, plan: Plan) -> list[Figure]:
-    """A round of split learning between two parties with half an image each, against the same in one process."""
+    """A round of split learning between two parties with half an image each, against the same in one process; and in
+    bfloat16, and with the fastest kernels, against that round.
+    """
     rounds = _WARM + (2 if plan.short else 100)
     floor = resnet_step(torch.device(plan.device), name, rounds - _WARM)
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "run.yaml"
         file.write_text(yaml.safe_dump(_halves(name, rounds)), encoding="utf-8")
-        training = run(str(file), *plan.everybody)
-    seconds = median([event["seconds"] for event in training.rounds()[_WARM:]])
+        training, *others = (run(str(file), *plan.everybody, *sets) for sets in ((), *_variants(name).values()))
+    seconds, *of_others = (
+        median([event["seconds"] for event in each.rounds()[_WARM:]]) for each in (training, *others)
+    )
+    what = f"{name} split round, two parties"
     return [
-        Figure(f"{name} split round, two parties", 1e3 * seconds, None, "ms", 1e3 * floor, "the same in one process"),
+        Figure(what, 1e3 * seconds, None, "ms", 1e3 * floor, "the same in one process"),
+        *(
+            Figure(f"{what}, {how}", 1e3 * other, None, "ms", 1e3 * seconds, "that round")
+            for how, other in zip(_variants(name), of_others, strict=True)
+        ),
         *_shares(name, training),
     ]
+
+
+def _variants(name: str) -> dict[str, tuple[str, ...]]:
+    return {
+        "bfloat16": (f"every_party.model={{name: {name}, precision: bfloat16}}",),
+        "fastest kernels": ("every_party.repeatable=false", "server.repeatable=false"),
+    }
 
 
 def _halves(name: str, rounds: int) -> dict[str, object]:

@@ -140,7 +140,10 @@ class PartyMember:
 
     async def _take_part(self, watch: Endpoints) -> None:
         # Ranks compute on CPUs, whatever `auto` would find.
-        device = choose_device("cpu" if self.ranks else self.config.device, self.federation.names.index(self.name))
+        device = choose_device(
+            "cpu" if self.ranks else self.config.device, self.federation.names.index(self.name),
+            repeatable=self.config.repeatable,
+        )  # fmt: skip
         identity = own_identity(self.name, self.federation, self.config, self.base) if self.secure else None
         folder = PartyFolder(self.out)
         Checkpoints(folder.checkpoints).refuse_others(self.name, self.federation.lasting_hashes())

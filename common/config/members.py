@@ -171,6 +171,11 @@ class _Member(Section):
         default=None, description="folder with key.pem, cert.pem and ca.pem; relative to the file"
     )
     device: Device = Field(default="auto", description="processor of the models: auto, cpu, cuda or cuda:N")
+    repeatable: bool = Field(
+        default=True,
+        description="on a GPU, kernels that give the same bits each time; false: the fastest, with factors rounded to "
+        "ten bits (TF32)",
+    )
     threads: int = Field(
         default=0,
         ge=0,

@@ -34,6 +34,7 @@ from pydantic import (
 )
 
 from colonnade.common.config.data.columns import Type
+from colonnade.common.config.run_options import Precision
 from colonnade.common.errors import ConfigError, nearest
 from colonnade.common.run.plug_ins import Extended, PlugIns
 from colonnade.common.section import Section, kind
@@ -54,6 +55,7 @@ class PretrainedConfig(Section):
     )
     weights: str = Field(min_length=1, description="its weights on this machine; nothing is ever downloaded")
     tune: bool = Field(default=False, description="train it with the layer behind it; false: it is frozen")
+    precision: Precision = "float32"
     embedding: PositiveInt = Field(
         default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
     )
@@ -100,6 +102,7 @@ class MlpConfig(Section):
     hidden: PositiveInt = Field(default=120, description="width of the first layer")
     embedding: Embedding = 60
     signed: bool = Field(default=False, description="embeddings may be negative: no ReLU after the second layer")
+    precision: Precision = "float32"
 
 
 class LinearConfig(Section):
@@ -108,6 +111,7 @@ class LinearConfig(Section):
     name: Literal["linear"] = kind("linear", "the model")
     embedding: Embedding = 60
     activation: Literal["relu", "none"] = Field(default="relu", description="function after the layer")
+    precision: Precision = "float32"
 
 
 class PolynomialConfig(Section):
@@ -132,6 +136,7 @@ class CnnConfig(Section):
     channels: tuple[PositiveInt, PositiveInt] = Field(default=(16, 32), description="maps of the two convolutions")
     embedding: Embedding = 60
     flat: bool = Field(default=False, description="the features themselves are the embedding: no linear layer")
+    precision: Precision = "float32"
 
 
 class LenetConfig(Section):
@@ -139,6 +144,7 @@ class LenetConfig(Section):
 
     name: Literal["lenet"] = kind("lenet", "the model")
     embedding: Embedding = 60
+    precision: Precision = "float32"
 
 
 class ResnetConfig(Section):
@@ -146,6 +152,7 @@ class ResnetConfig(Section):
 
     name: Literal["resnet18", "resnet50"] = kind("resnet18", "the model")
     embedding: Embedding = 60
+    precision: Precision = "float32"
 
 
 TowerConfig = MlpConfig | LinearConfig | PolynomialConfig | CnnConfig | LenetConfig | ResnetConfig

@@ -11,6 +11,10 @@ from colonnade.common.errors import ConfigError
 from colonnade.common.section import Section
 
 Task = Literal["classification", "regression"]
+Precision = Annotated[
+    Literal["float32", "bfloat16"],
+    Field(description="arithmetic of the layers; weights, optimiser and embeddings are float32 with both"),
+]
 Count = Annotated[int, Field(strict=True, ge=0)]
 Fraction = Annotated[float, Field(strict=True, ge=0, lt=1)]
 

@@ -93,7 +93,23 @@ def build_model(config: ModelConfig, input_shape: Shape, start: torch.Generator,
                 return tower(config, input_shape)
 
     model, width = _started(make, input_shape, start)
+    if getattr(config, "precision", "float32") == "bfloat16":
+        return InBfloat16(model)
     return _checked(model, config, width)
+
+
+class InBfloat16(nn.Module):
+    """A model whose layers compute in bfloat16 where autocast takes it to be safe, with its float32 weights: float32
+    (rows, ...) -> float32 (rows, width).
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, rows: Tensor) -> Tensor:
+        with torch.autocast(rows.device.type, torch.bfloat16):
+            return cast(Tensor, self.model(rows)).float()
 
 
 def _pretrained(config: PretrainedConfig, input_shape: Shape, base: Path) -> nn.Module:

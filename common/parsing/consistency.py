@@ -12,6 +12,7 @@ from colonnade.common.config.members import ActiveConfig, Config, PartyConfig, S
 from colonnade.common.config.models import PretrainedConfig
 from colonnade.common.config.outside import OUTSIDE_LOSSES, check_metric, check_registered, load_function
 from colonnade.common.config.privacy import CONVEX, MECHANISMS, AnyPrivacyConfig, StepsConfig
+from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.config.run_options import OF_NUMBERS, OF_TWO, POISSON, StopMetric
 from colonnade.common.contracts.contract import Exchange
 from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
@@ -20,10 +21,10 @@ from colonnade.common.errors import ConfigError, nearest
 
 
 def able(trait: str) -> str:
-    """The protocols whose contract has this capability, for a hint."""
-    exchange = hasattr(Exchange, trait)
-    known = imported_contracts().items()
-    return ", ".join(name for name, one in known if getattr(one.exchange if exchange else one, trait))
+    """The protocols with this capability, for a hint: one of their exchange, their config or their contract."""
+    holder = "exchange" if hasattr(Exchange, trait) else "config" if hasattr(ProtocolConfig, trait) else ""
+    known = ((name, getattr(one, holder) if holder else one) for name, one in imported_contracts().items())
+    return ", ".join(name for name, able in known if getattr(able, trait))
 
 
 def check_privacy(federation: FederationConfig) -> None:
@@ -114,6 +115,7 @@ def check(config: Config) -> None:
         _check_active(config.federation, config.server)
         if config.server.active is not None:
             _check_tower(config.federation, "server.active", config.server.active)
+            _check_precision(config.federation, "server.active", config.server.active)
         _check_answers(config.federation, config.server)
         _check_task(config.federation, config.server)
         _check_labels(config.federation, config.server)
@@ -181,6 +183,7 @@ def _check_parties(config: Config) -> None:
                 hint=f"there are {', '.join(kinds)}",
             )
         check_workers(federation, name, party)
+        _check_precision(federation, f"parties.{name}", party)
         _check_store(federation, f"parties.{name}.data", party.data)
         _check_tower(federation, f"parties.{name}", party)
         if party.monotone:
@@ -234,6 +237,23 @@ def _check_tower(federation: FederationConfig, owner: str, member: PartyConfig |
         raise ConfigError(f"{owner}.model.tune = true {said}", hint="leave one of the two out")
 
 
+def _check_precision(federation: FederationConfig, owner: str, member: PartyConfig | ActiveConfig) -> None:
+    """Rejects short numbers where small differences of outputs decide."""
+    if getattr(member.model, "precision", "float32") == "float32":
+        return
+    key, protocol = f"{owner}.model.precision = bfloat16", federation.protocol
+    if not protocol.ranks:
+        raise ConfigError(
+            f"{key} with the protocol {protocol.name}: more is done there than a batch's forward and backward pass",
+            hint=f"leave it out; or take one of {able('ranks')}",
+        )
+    if getattr(member, "workers", 1) > 1:
+        raise ConfigError(
+            f"{key} with {owner}.workers: ranks are compared to five digits, and bfloat16 has two to three",
+            hint="leave one of the two out",
+        )
+
+
 def check_workers(federation: FederationConfig, name: str, party: PartyConfig) -> None:
     """Rejects workers that would have nothing to compute, or where rows cannot be shared out. Raises ConfigError."""
     key, protocol = f"parties.{name}.workers = {party.workers}", federation.protocol
@@ -241,10 +261,9 @@ def check_workers(federation: FederationConfig, name: str, party: PartyConfig) -
     if party.workers == 1:
         return
     if not protocol.ranks:
-        able = ", ".join(each for each, contract in imported_contracts().items() if contract.config.ranks)
         raise ConfigError(
             f"{key} with the protocol {protocol.name}: a party's work there is not a batch's forward and backward pass",
-            hint=f"{alone}; or take one of {able}",
+            hint=f"{alone}; or take one of {able('ranks')}",
         )
     if federation.privacy is not None and federation.privacy.protects == "embeddings":
         raise ConfigError(

@@ -10,13 +10,15 @@ import torch
 from colonnade.common.errors import EnvironmentFault
 
 
-def choose_device(wanted: str, index: int = 0) -> torch.device:
-    """The device that a config names.
+def choose_device(wanted: str, index: int = 0, *, repeatable: bool = True) -> torch.device:
+    """The device that a config names, and on a GPU the kernels.
 
     Args:
         wanted: `auto` (a GPU if this process sees one, assigned by `index`; else the CPU), `cpu`, `cuda` (a GPU,
             assigned by `index`) or `cuda:N`.
         index: position of this process among several on this machine.
+        repeatable: takes kernels of convolutions that give the same bits each time; False takes the fastest, and sums
+            products of rounded factors (TF32).
 
     Raises:
         EnvironmentFault: this process does not see such a GPU.
@@ -27,19 +29,19 @@ def choose_device(wanted: str, index: int = 0) -> torch.device:
     if wanted == "auto" and not gpus:
         return torch.device("cpu")
     if wanted == "auto" or (wanted == "cuda" and gpus):
-        return _repeatable(torch.device("cuda", index % gpus))
+        return _with_kernels(torch.device("cuda", index % gpus), repeatable)
     device = torch.device(wanted)
     if (device.index or 0) >= gpus:
         raise EnvironmentFault(
             f"device {wanted}: this process sees {gpus} GPUs", hint="use `device: auto` or `device: cpu`"
         )
-    return _repeatable(device)
+    return _with_kernels(device, repeatable)
 
 
-def _repeatable(device: torch.device) -> torch.device:
-    """The same device; on a GPU, selects deterministic convolution kernels."""
+def _with_kernels(device: torch.device, repeatable: bool) -> torch.device:
     if device.type == "cuda":
-        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = repeatable, not repeatable
+        torch.set_float32_matmul_precision("highest" if repeatable else "high")
     return device
 
 

@@ -133,7 +133,7 @@ class ServerRun(ServerMember):
         """True if this start has reached a round or the end of the run; else an earlier start's summary stays valid."""
 
     async def _serve(self, watch: Endpoints) -> None:
-        device = choose_device(self.config.device)
+        device = choose_device(self.config.device, repeatable=self.config.repeatable)
         self.take_up(training(self.federation))
         tracking = server_tracking(
             self.federation, self.config, self.base, self.out, lambda: self._folder.number() or ""

@@ -309,7 +309,8 @@ class PredictionRun(ServerMember):
     def _context(self, telemetry: Telemetry) -> tuple[ServerContext, RowIndex]:
         federation, cache = self.federation, TableCache(self.out, writes=True)
         parts = ServerParts(
-            federation, self.config, self.base, telemetry, choose_device(self.config.device), cache=cache
+            federation, self.config, self.base, telemetry,
+            choose_device(self.config.device, repeatable=self.config.repeatable), cache=cache,
         )  # fmt: skip
         labels = parts.labels()
         self._data_shape = DataShape(len(labels.values), labels.official_test)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 from sklearn.datasets import load_digits
 
@@ -40,7 +41,8 @@ def write(protocol: str, folder: Path, *, aligned: bool) -> None:
         own = inner[number :: len(members)]
         columns = [f"pixel {pixel}" for pixel in own]
         _write_table(folder / f"{name}.csv", columns, pixels[:, own], number if aligned else None)
-    _write_table(folder / "labels.csv", ["digit"], digits[:, None], 0 if aligned else None)  # the server's rows
+    labels = np.stack([digits, digits % 2 == 0], axis=1)
+    _write_table(folder / "labels.csv", ["digit", "even"], labels, 0 if aligned else None)  # the server's rows
     _write_rows(folder / "ids.csv", [["id"], *([row] for row in PREDICTED)])
 
 

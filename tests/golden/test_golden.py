@@ -27,11 +27,6 @@ def test_over_grpc_and_after_a_kill_it_leaves_what_is_stored(protocol: str, caps
     assert golden.main(["--only", protocol, "--ways", "up", "--threads", "--form"], here=True) == 0, capsys.readouterr()
 
 
-RECORDED = [
-    name for name in NAMES if name not in ("secureboost", "additive", "hetero_lr", "scorecard")
-]  # those of the recorded revision
-
-
 def test_simulated_they_learn_what_the_build_learnt_that_stored_it(
     request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -43,9 +38,9 @@ def test_simulated_they_learn_what_the_build_learnt_that_stored_it(
 
 
 def test_every_protocol_is_stored_in_every_way() -> None:
-    assert sorted(PROTOCOLS) == sorted(RECORDED)
+    assert sorted(PROTOCOLS) == sorted(NAMES)
     stored = {path.stem: set(json.loads(path.read_text())) for path in golden.RECORDS.glob("*.json")}
-    assert stored == {name: set(WAYS) for name in RECORDED}
+    assert stored == {name: set(WAYS) for name in NAMES}
 
 
 @pytest.fixture(scope="module")

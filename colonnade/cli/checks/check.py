@@ -30,11 +30,12 @@ from colonnade.common.data.draws import own_draws
 from colonnade.common.data.labels import LabelColumn, TargetScale
 from colonnade.common.data.rows import Partition
 from colonnade.common.data.sources import load_features, load_labels, prepare
-from colonnade.common.errors import ConfigError, DataError, IdentityError
+from colonnade.common.errors import ConfigError, DataError, EnvironmentFault, IdentityError
 from colonnade.common.models.build import bottom_model
 from colonnade.common.parsing.error_messages import whose
 from colonnade.common.parsing.file import load
 from colonnade.common.protocols.fedvs import Config as CodedConfig
+from colonnade.common.run.device import choose_device
 from colonnade.launcher.readiness import check_trackers
 from colonnade.reports.console.screen import out
 from colonnade.reports.words import counted, encoded_rows, listed
@@ -219,9 +220,19 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
     _conclude(config, file, before)
 
 
+def _look_for_devices(config: Config) -> None:
+    for name, member in {SERVER: config.server, **config.parties}.items():
+        if member is not None:
+            try:
+                choose_device(member.device)
+            except EnvironmentFault as absent:
+                out.warn(f"{name}: {absent}; it ends with exit code 4 where that is so")
+
+
 def _conclude(config: Config, file: Path, before: int) -> None:
     """Prints the last line. `before` is the number of warnings that were printed before this check."""
     federation = config.federation
+    _look_for_devices(config)
     among = f"{file}: {federation.protocol.name} among {counted(len(federation.names), 'party')}"
     missing = [name for name in federation.names if name not in config.parties]
     if missing and config.server is not None and config.parties:

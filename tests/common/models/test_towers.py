@@ -11,8 +11,12 @@ from torch import nn
 
 from colonnade.common.config.models import CnnConfig, HeadConfig, LinearConfig, MlpConfig, MlpHeadConfig, ModelConfig
 from colonnade.common.errors import ConfigError
+from colonnade.common.models.backprop import backprop
 from colonnade.common.models.build import build_head, build_model, output_width
+from tests.support.federation import config, federate, parameters
 from tests.support.seeded import seeded
+
+PRECISIONS: tuple[dict[str, str], ...] = ({}, {"precision": "bfloat16"})
 
 model = TypeAdapter(ModelConfig).validate_python
 head = TypeAdapter(HeadConfig).validate_python
@@ -202,3 +206,47 @@ def test_the_model_configuration_refuses(value: object) -> None:
 def test_the_head_configuration_refuses(value: object) -> None:
     with pytest.raises(ValidationError):
         head(value)
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "lenet", "linear", "resnet18"])
+def test_bfloat16_is_autocast_over_the_same_weights(name: str) -> None:
+    plain, short = (build_model(model({"name": name, **more}), (1, 8, 8), seeded(1)) for more in PRECISIONS)
+    rows, gradient = torch.randn(6, 1, 8, 8, generator=seeded(2)), torch.randn(6, 60, generator=seeded(3))
+    plain.eval()
+    short.eval()
+    with torch.autocast("cpu", torch.bfloat16):
+        expected = plain(rows).float()
+    expected.backward(gradient)
+    towards = backprop(short)
+    found = towards.forward(rows)
+    towards.backward(gradient.clone())
+    assert found.dtype == torch.float32
+    assert torch.equal(found, expected) and not torch.equal(found, plain(rows))
+    for one, other in zip(plain.parameters(), short.parameters(), strict=True):
+        assert torch.equal(one, other) and other.dtype == torch.float32
+        assert one.grad is not None and other.grad is not None and torch.equal(one.grad, other.grad)
+
+
+def test_bfloat16_trains_and_repeats_itself() -> None:
+    sets = ("every_party.model={name: mlp, precision: bfloat16}", "federation.epochs=10")
+    one, other = (federate(config({"name": "split", "embedding": 16}, *sets)) for _ in range(2))
+    plain = federate(config({"name": "split", "embedding": 16}, "federation.epochs=10"))
+    for member, values in parameters(one).items():
+        assert torch.equal(values, parameters(other)[member])
+    assert one.server.metrics["test_accuracy"] == pytest.approx(plain.server.metrics["test_accuracy"], abs=0.05)
+    assert one.server.metrics["test_accuracy"] > 0.5
+
+
+@pytest.mark.parametrize(
+    ("protocol", "sets", "said"),
+    [
+        ("zoo_vfl", (), "more is done there than a batch's forward and backward pass"),
+        ("fdml", (), "take one of split, "),
+        ("agg_vfl", (), "more is done there"),
+        ("split", ("every_party.workers=2",), "ranks are compared to five digits"),
+    ],
+)
+def test_bfloat16_is_refused_where_small_differences_decide(protocol: str, sets: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        config({"name": protocol}, "every_party.model={name: mlp, precision: bfloat16}", *sets)
+    assert "model.precision = bfloat16" in str(refused.value) and said in f"{refused.value} {refused.value.hint}"
