@@ -42,7 +42,7 @@ class Instructions:
         record: Record,
         *,
         saves: bool = True,
-        parties: int = 1,
+        parties: int,
     ) -> None:
         self._party, self._newest, self._last, self._record = party, begun, last, record
         self._saves, self._parties = saves, parties

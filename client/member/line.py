@@ -95,9 +95,9 @@ class PartyLine:
         ledger: Ledger,
         post: Carrier,
         outlet: Capacity,
-        chaos: Chaos | None = None,
-        capture: Capture | None = None,
-        busy: Callable[[Carrier], Carrier] = lambda carry: carry,
+        chaos: Chaos | None,
+        capture: Capture | None,
+        busy: Callable[[Carrier], Carrier],
     ) -> None:
         self._task, self._post, self._chaos, self._capture = task, post, chaos, capture
         carry = post if capture is None else capture.outward(post)

@@ -200,7 +200,7 @@ class PartyTranscript:
             self._guard(self._open_salt)
         self._flush_if_due()
 
-    async def conclude(self, gone: Callable[[], bool] = lambda: False) -> None:
+    async def conclude(self, gone: Callable[[], bool]) -> None:
         """States the end of this side, and waits up to `timeouts.answer` until all others have stated theirs. Raises
         TranscriptError if something differs, or the server has not relayed a statement.
         """

@@ -98,10 +98,10 @@ def open_releases(
     schedule: Schedule,
     parties: int,
     rows: int,
-    folder: Path | None = None,
+    folder: Path | None,
     *,
-    begun: bool = False,
-    arrivals: bool = False,
+    begun: bool,
+    arrivals: bool,
 ) -> RowReleases | None:
     """The counts of a run, as an earlier start left them; None if responses are not protected.
 
@@ -133,7 +133,7 @@ def open_releases(
     return releases
 
 
-def expected_releases(schedule: Schedule, parties: int, *, arrivals: bool = False) -> int:
+def expected_releases(schedule: Schedule, parties: int, *, arrivals: bool) -> int:
     """Releases of a row in a whole run.
 
     With `arrivals` (asynchronous turns) each turn is one release to the party and one in the server's own step. Else an

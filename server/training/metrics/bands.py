@@ -193,16 +193,14 @@ class Disparities:
         return self.shown[name].approval_rate / best if best else None
 
 
-def disparities(
-    names: Sequence[str], scores: Floats, bad: Bools, cut_off: float, fewest: int = FEWEST_SHOWN
-) -> Disparities:
+def disparities(names: Sequence[str], scores: Floats, bad: Bools, cut_off: float) -> Disparities:
     """Outcomes by group; the other arguments are those of `CutOffOutcome.of`."""
     kinds, place, sizes = np.unique(np.array(names, dtype=str), return_inverse=True, return_counts=True)
     order = np.argsort(sizes, kind="stable").tolist()
-    small = [at for at in order if sizes[at] < fewest]
+    small = [at for at in order if sizes[at] < FEWEST_SHOWN]
     hidden = list(small)
     for at in order[len(small) :]:
-        if not small or (len(hidden) > 1 and sizes[hidden].sum() >= fewest):
+        if not small or (len(hidden) > 1 and sizes[hidden].sum() >= FEWEST_SHOWN):
             break
         hidden.append(at)
     shown = {}
