@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_a
 from colonnade.common.messaging.outgoing import Outgoing
 from tests.support.bundled import parse_once
 
+_PLACES = (torch.int32, torch.int64)  # dtypes of row numbers, which PyTorch itself brings to the device
 _MOVES = {"aten::copy_", "aten::_to_copy"}
 _MADE = Outgoing._made.__func__  # type: ignore[attr-defined]
 
@@ -127,7 +128,7 @@ def _compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 def _refuse_mixing(name: str, tensors: list[torch.Tensor]) -> None:
     """Refuses as a GPU does: a number may come from the CPU, and so may the places of an index."""
     for place, tensor in enumerate(tensors):
-        index = place > 0 and name.startswith(("aten::index", "aten::_index")) and tensor.dtype == torch.int64
+        index = place > 0 and name.startswith(("aten::index", "aten::_index")) and tensor.dtype in _PLACES
         if not isinstance(tensor, _Second) and tensor.dim() and not index:
             raise RuntimeError(f"{name}: tensors of the CPU and of the second device")
 
