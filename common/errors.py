@@ -33,7 +33,7 @@ from collections.abc import Iterable
 from pathlib import PurePath
 from typing import ClassVar
 
-from colonnade.common.escaped import escaped
+from colonnade.common.text import escaped
 
 _LONGEST = 4000  # characters of a message, which may quote text from other members
 

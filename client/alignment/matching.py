@@ -40,9 +40,9 @@ from colonnade.common.alignment.messages import (
 from colonnade.common.alignment.proofs import KEYS, ProofTerms, ProvenExponent, SealKey
 from colonnade.common.alignment.psi_member import PsiMember, Seed, about, draw_for, tag_of
 from colonnade.common.alignment.psi_ring import PsiRing
-from colonnade.common.alignment.refusal import may_be_empty, refuse_nothing, refuse_other_sizes
 from colonnade.common.alignment.scratch import NUMBER, Scratch, distinct, to_records
 from colonnade.common.alignment.work import Work, at_once
+from colonnade.common.config.alignment import may_be_empty, refuse_nothing, refuse_other_sizes
 from colonnade.common.config.federation import AlignChecks, FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation.conversation import SERVER, Link

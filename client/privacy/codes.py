@@ -31,8 +31,8 @@ from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
 from colonnade.common.privacy.codes import CodeRelease, DiscretePlan, SeededSets, as_codes
+from colonnade.common.privacy.encoders import LinearEncoder
 from colonnade.common.privacy.laplace import Bits
-from colonnade.common.privacy.linear_encoder import LinearEncoder
 from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals, seeded_bytes, seeded_normals
 from colonnade.common.privacy.release import Release
 from colonnade.common.privacy.subsets import SubsetSelection

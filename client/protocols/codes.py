@@ -15,7 +15,7 @@ from colonnade.client.training.local import Local
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import Message
-from colonnade.common.privacy.code_book import CodeBook, encoder_inputs, inputs_of_rows
+from colonnade.common.privacy.encoders import CodeBook, encoder_inputs, inputs_of_rows
 from colonnade.common.protocols.codes import (
     Beliefs,
     Codes,

@@ -29,8 +29,8 @@ from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
 from colonnade.common.parsing.file import load, parse
 from colonnade.common.run.device import torch_threads
 from colonnade.common.run.event_loop import run_on_own_loop
-from colonnade.common.run.numbers import plain
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
+from colonnade.common.text import plain
 from colonnade.launcher.folder_lock import locked_folder
 from colonnade.launcher.named_tables import Tables, with_tables
 from colonnade.launcher.processes import Processes, last_words, thread_share

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from colonnade.common.run.numbers import plain
+from colonnade.common.text import plain
 from colonnade.reports.words import counted
 
 _BY = {"f1": "the best F1", "youden": "the best Youden index", "cost": "the least cost"}

@@ -17,7 +17,7 @@ from scipy.special import stdtrit
 
 from colonnade.common.config.members import Config, SearchedKey
 from colonnade.common.run.activity import Activity, activity
-from colonnade.common.run.numbers import plain
+from colonnade.common.text import plain
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.screen import out
 from colonnade.reports.html.charts import Axis, Bar, Dot, Mark, Trend, line_chart, row_chart, scatter_chart

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from colonnade.client.member.context import party_context
 from colonnade.client.training.context import ClientContext
-from colonnade.common.alignment.refusal import refuse_aligned
+from colonnade.common.config.alignment import refuse_aligned
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from colonnade.common.errors import ConfigError, EnvironmentFault, nearest
-from colonnade.common.escaped import escaped
 from colonnade.common.run.json_text import open_to_append
 from colonnade.common.run.rate_limit import Digest, Event, Listener
+from colonnade.common.text import escaped
 
 VARIABLE = "COLONNADE_LOG"
 """Environment variable with the level that a member's process writes to its standard error."""

@@ -12,10 +12,10 @@ from typing import Any, cast
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from colonnade.common.escaped import escaped_lines
 from colonnade.common.observability.ports import cannot_listen, refuse_taken, split_address, with_port
 from colonnade.common.run.descriptors import affordable
 from colonnade.common.run.rate_limit import Digest
+from colonnade.common.text import escaped_lines
 
 PATIENCE = 10.0
 """Seconds for TLS and a request's header, for its body, and to read the response and send the next request."""

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from colonnade.common.errors import ColonnadeError
-from colonnade.common.escaped import escaped
 from colonnade.common.run.files import write_durably, write_kept
 from colonnade.common.run.rate_limit import Event
 from colonnade.common.run.run_folder import MemberFolder, read_record
+from colonnade.common.text import escaped
 from colonnade.common.tracking.allowed import (
     COUNTED,
     epsilons,

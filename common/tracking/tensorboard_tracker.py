@@ -14,7 +14,7 @@ from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-from colonnade.common.escaped import plain
+from colonnade.common.text import literal
 from colonnade.common.tracking.tracker import Parameter, Status
 
 
@@ -34,7 +34,7 @@ class TensorBoardTracker:
         if self._round:
             log = SessionLog(status=SessionLog.START)
             self._add(Event(session_log=log), self._round + 1)
-        rows = "".join(f"| {plain(key)} | {plain(value)} |\n" for key, value in parameters.items())
+        rows = "".join(f"| {literal(key)} | {literal(value)} |\n" for key, value in parameters.items())
         self._add(Event(summary=_text("parameters", f"| key | value |\n|---|---|\n{rows}")), self._round)
 
     def metrics(self, round: int, values: Mapping[str, float]) -> None:

@@ -18,7 +18,7 @@ from colonnade.common.conversation.capacity import Outbox
 from colonnade.common.conversation.parcels import Begin, Hello, Parcel
 from colonnade.common.conversation.stream import Everything, Inlet, WireBytes
 from colonnade.common.errors import ContractError, FloodError, PartyAway
-from colonnade.common.escaped import escaped
+from colonnade.common.text import escaped
 from colonnade.common.wire.codec import Codec, WireError
 from colonnade.common.wire.frame import MOST_PARCELS, pack, read_hello, unpack
 from colonnade.common.wire.grpc_bounds import fixed_window

@@ -26,8 +26,8 @@ from colonnade.common.conversation.parcels import (
     Welcome,
 )
 from colonnade.common.conversation.session import UNNUMBERED
-from colonnade.common.escaped import escaped
 from colonnade.common.messaging.message import Message
+from colonnade.common.text import escaped
 from colonnade.common.wire._generated import federation_pb2
 from colonnade.common.wire.codec import LENGTH, VARINT, Codec, WireError, nested, read_fields, tag, varint
 

@@ -41,7 +41,6 @@ from colonnade.common.alignment.messages import (
 from colonnade.common.alignment.proofs import KEYS, ProofTerms, ProvenExponent
 from colonnade.common.alignment.psi_member import SHUFFLED, PsiMember, Seed, about, draw_for, tag_of
 from colonnade.common.alignment.psi_ring import SERVER_SEAT, PsiRing
-from colonnade.common.alignment.refusal import may_be_empty, refuse_nothing, refuse_other_sizes
 from colonnade.common.alignment.scratch import (
     NUMBER,
     Scratch,
@@ -53,6 +52,7 @@ from colonnade.common.alignment.scratch import (
     to_records,
 )
 from colonnade.common.alignment.work import T, Work, at_once
+from colonnade.common.config.alignment import may_be_empty, refuse_nothing, refuse_other_sizes
 from colonnade.common.config.federation import AlignChecks, FederationConfig
 from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.conversation import SERVER, Cohort

@@ -20,10 +20,10 @@ from typing import Any, Protocol
 import grpc
 
 from colonnade.common.conversation.stream import Stream
-from colonnade.common.escaped import escaped
 from colonnade.common.observability.ports import cannot_listen, refuse_taken
 from colonnade.common.run.descriptors import connections
 from colonnade.common.run.rate_limit import Digest
+from colonnade.common.text import escaped
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import AHEAD_OF_READER, Connection, channel_options
 from colonnade.common.wire.frame import METHOD

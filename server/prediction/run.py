@@ -19,8 +19,8 @@ from torch import Tensor
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.psi_member import NAME as SEED
 from colonnade.common.alignment.psi_member import Seed
-from colonnade.common.alignment.refusal import refuse_nothing
 from colonnade.common.alignment.store import AlignmentRecord
+from colonnade.common.config.alignment import refuse_nothing
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts import prediction
 from colonnade.common.conversation.conversation import SERVER, Cohort

@@ -10,8 +10,8 @@ from torch import Tensor
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.errors import ContractError
-from colonnade.common.privacy.code_book import CodeBook
 from colonnade.common.privacy.codes import as_codes
+from colonnade.common.privacy.encoders import CodeBook
 from colonnade.common.protocols.codes import (
     Beliefs,
     Codes,

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from colonnade.common.errors import InputError
-from colonnade.common.privacy.code_book import oriented_gradients
+from colonnade.common.privacy.encoders import oriented_gradients
 
 
 def by_hand(image: np.ndarray) -> np.ndarray:

@@ -235,7 +235,7 @@ def test_the_encoder_is_paid_for_on_the_disk_before_its_first_step(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr("colonnade.common.privacy.linear_encoder.LinearEncoder.clipped_sum", crash)
+        broken.setattr("colonnade.common.privacy.encoders.LinearEncoder.clipped_sum", crash)
         with pytest.raises(KeyboardInterrupt):
             own(tmp_path)[0].encoder.train(x[:1294], y[:1294], 30.0)
     assert seen == [(1, ["held-out.safetensors", "training.safetensors"])]

@@ -16,7 +16,7 @@ from sklearn.metrics import balanced_accuracy_score
 import colonnade
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.parsing.file import parse
-from colonnade.common.run.numbers import plain
+from colonnade.common.text import plain
 from colonnade.reports.console.screen import Screen
 from colonnade.reports.console.summary import show_summary
 from colonnade.reports.records.run import read_run

@@ -12,7 +12,7 @@ import torch
 import colonnade
 from colonnade.common.data.labels import LabelColumn, with_positive
 from colonnade.common.errors import ColonnadeError, ConfigError, DataError
-from colonnade.common.run.numbers import plain
+from colonnade.common.text import plain
 from tests.cli.read.reports import Page
 from tests.python.test_headlines import configured, printed, rare, tables
 from tests.support.household import colonnade as command

@@ -29,8 +29,8 @@ from colonnade.common.contracts.registry import NAMES
 from colonnade.common.data.rows import Partition
 from colonnade.common.data.sources import load_features
 from colonnade.common.errors import ConfigError, InputError
-from colonnade.common.escaped import plain
 from colonnade.common.parsing.file import parse
+from colonnade.common.text import literal
 from colonnade.search import references, simulated, workers
 from colonnade.search.comparison import compared, outputs
 from colonnade.search.comparison.adapting import GivenSetup
@@ -135,7 +135,7 @@ def test_a_pair_that_cannot_run_is_listed_with_its_reason(tmp_path: Path) -> Non
     rows = {row["protocol"]: row for row in found.table.to_pylist()}
     assert rows["fedvs"]["status"] == "cannot" and "parties" in rows["fedvs"]["reason"]
     assert rows["vfedmh"]["status"] == "ok" and "the server has the columns of party1" in rows["vfedmh"]["notes"]
-    assert plain(rows["fedvs"]["reason"]) in (tmp_path / "comparison.md").read_text()
+    assert literal(rows["fedvs"]["reason"]) in (tmp_path / "comparison.md").read_text()
     config = tiny(parties=1)
     given = setup(config, tmp_path / "alone")
     with pytest.raises(ConfigError, match="there is one party"):

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from colonnade.common.aggregation.messages import RECOVERY_LIMITS
 from colonnade.common.conversation.parcels import Begin, Failure, Farewell, Hello, Refusal, Rewind, Saved, Welcome
-from colonnade.common.escaped import escaped
 from colonnade.common.messaging.message import Message, TensorSpec, schema
 from colonnade.common.messaging.raw import DTYPES
+from colonnade.common.text import escaped
 from colonnade.common.wire._generated import tensor_pb2  # noqa: F401  # registers what the others import
 
 PROTO = Path(__file__).parents[2] / "proto"

@@ -12,7 +12,7 @@ from colonnade.cli.checks.privacy import Made, drowned, estimated
 from colonnade.cli.checks.sums import BinnedSums, Coding
 from colonnade.client.member.identity import own_identity as party_identity
 from colonnade.common.alignment.keys import RowKeys
-from colonnade.common.alignment.refusal import refuse_nothing, refuse_other_sizes
+from colonnade.common.config.alignment import refuse_nothing, refuse_other_sizes
 from colonnade.common.config.data.sources import DataConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config

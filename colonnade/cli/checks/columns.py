@@ -27,7 +27,7 @@ from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.data.columns.features import Features, TypedColumn
 from colonnade.common.data.columns.scale import Columns, varied
 from colonnade.common.data.labels import LabelColumn
-from colonnade.common.escaped import escaped
+from colonnade.common.text import escaped
 from colonnade.reports.words import counted
 
 _EXAMPLES, _LONGEST = 3, 24  # values of a column, and characters of one

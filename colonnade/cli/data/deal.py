@@ -24,7 +24,7 @@ import pyarrow.parquet as pa_parquet
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from colonnade.common.alignment.refusal import refuse_aligned
+from colonnade.common.config.alignment import refuse_aligned
 from colonnade.common.config.data.sources import DataConfig
 from colonnade.common.config.members import Address, Config
 from colonnade.common.crypto.pki import files

@@ -16,9 +16,9 @@ from colonnade.common.config.models import MODELS
 from colonnade.common.config.outside import OUTSIDE_LOSSES, OUTSIDE_METRICS
 from colonnade.common.contracts.registry import CONTRACTS, OUTSIDE, ByName
 from colonnade.common.errors import ConfigError, InputError, nearest
-from colonnade.common.escaped import escaped_lines
 from colonnade.common.parsing.reference import protocol_section
 from colonnade.common.run.plug_ins import owner
+from colonnade.common.text import escaped_lines
 from colonnade.common.tracking.sections import OUTSIDE as TRACKERS
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.screen import out

@@ -9,7 +9,7 @@ import grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
-from colonnade.common.escaped import escaped
+from colonnade.common.text import escaped
 
 DEFAULT = "127.0.0.1:7401"
 PATIENCE = 2.0  # timeout in seconds

@@ -18,13 +18,13 @@ from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import column_names
 from colonnade.common.data.tables import first_and_last
 from colonnade.common.errors import ColonnadeError, InputError
-from colonnade.common.escaped import plain
 from colonnade.common.parsing.earlier_defaults import with_defaults_before
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.privacy.accounting.ledger import BEGINNING, newest
 from colonnade.common.run.json_text import is_number
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
+from colonnade.common.text import literal
 from colonnade.reports.card.answers import PLACES, Answers, answers_of, template
 from colonnade.reports.console.outputs import make_folder, refuse_unwritable, write_text
 from colonnade.reports.console.progress import JUDGED
@@ -421,7 +421,7 @@ def html(run: RecordedRun, answers: Answers, groups: ScoreFindings | None = None
 
 def markdown(run: RecordedRun, answers: Answers | None = None, groups: ScoreFindings | None = None) -> str:
     """The card as Markdown; without answers all places for people are marked."""
-    parts = [f"# Model card: {plain(_name(run))}\n\n{plain(headline(run))}"]
+    parts = [f"# Model card: {literal(_name(run))}\n\n{literal(headline(run))}"]
     parts += [_section(section) for section in sections(run, answers or {}, groups)]
     return "\n\n".join(parts) + "\n"
 
@@ -437,14 +437,18 @@ def _section(section: CardSection) -> str:
     for one in section.tables:
         parts += [one.caption, "\n".join(table(one.head, one.rows))]
     if section.lines:
-        parts.append("\n".join(f"- {plain(line)}" for line in section.lines))
+        parts.append("\n".join(f"- {literal(line)}" for line in section.lines))
     return "\n\n".join(parts)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    lines = [[plain(cell) for cell in head], ["---" for _ in head], *([_cell(cell) for cell in row] for row in rows)]
+    lines = [
+        [literal(cell) for cell in head],
+        ["---" for _ in head],
+        *([_cell(cell) for cell in row] for row in rows),
+    ]
     return [f"| {' | '.join(line)} |" for line in lines]
 
 
 def _cell(cell: object) -> str:
-    return f"{_EMPTY}: {plain(cell)}" if isinstance(cell, Empty) else plain(cell)
+    return f"{_EMPTY}: {literal(cell)}" if isinstance(cell, Empty) else literal(cell)

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from rich.cells import cell_len
 from rich.text import Text
 
-from colonnade.common.escaped import escaped_lines
+from colonnade.common.text import escaped_lines
 
 Cell = str | Text
 """Text of a table; a `Text` has styles of its own."""

@@ -17,8 +17,8 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from colonnade.common.escaped import escaped_lines
 from colonnade.common.run.activity import Activity, under_way
+from colonnade.common.text import escaped_lines
 from colonnade.reports.console.screen import Screen, out
 
 SOON = 0.4

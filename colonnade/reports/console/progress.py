@@ -10,7 +10,7 @@ from rich.text import Text
 
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.run.activity import Activity
-from colonnade.common.run.numbers import plain
+from colonnade.common.text import plain
 from colonnade.reports.console.live import cut, plain_line
 from colonnade.reports.console.screen import Screen
 from colonnade.reports.words import counted

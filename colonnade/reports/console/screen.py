@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.text import Text
 
 from colonnade.common.errors import ColonnadeError, remedy
-from colonnade.common.escaped import escaped_lines
 from colonnade.common.run.plug_ins import user_fault
+from colonnade.common.text import escaped_lines
 from colonnade.reports.console.grid import Grid, wrapped
 
 INTERRUPTED = 130

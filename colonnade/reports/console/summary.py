@@ -10,9 +10,8 @@ from typing import Any
 from rich.text import Text
 
 from colonnade.common.config.outside import OF_A_PARTY, OUTSIDE_METRICS
-from colonnade.common.escaped import escaped_lines
-from colonnade.common.run.numbers import plain
 from colonnade.common.run.run_folder import RunFolder
+from colonnade.common.text import escaped_lines, plain
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.progress import JUDGED, megabytes, score_words
 from colonnade.reports.console.screen import Screen

@@ -16,7 +16,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from colonnade.common.escaped import escaped_lines
+from colonnade.common.text import escaped_lines
 
 _VOID = ("input", "link", "meta")
 

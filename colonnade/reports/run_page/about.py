@@ -10,8 +10,8 @@ import yaml
 
 from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.run.json_text import is_number
-from colonnade.common.run.numbers import plain
 from colonnade.common.run.run_folder import RunFolder
+from colonnade.common.text import plain
 from colonnade.reports.console.progress import JUDGED
 from colonnade.reports.console.summary import (
     back_off_words,

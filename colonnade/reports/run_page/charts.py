@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from colonnade.common.run.numbers import plain
+from colonnade.common.text import plain
 from colonnade.reports.console.summary import best_of_stopped
 from colonnade.reports.html.charts import Axis, Mark, Trend, line_chart, rounded_span, running_mean
 from colonnade.reports.html.page import Html, fragment

@@ -8,7 +8,7 @@ from typing import Any
 
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.yaml_tree import parse_yaml
-from colonnade.common.run.numbers import plain
+from colonnade.common.text import plain
 from colonnade.reports import guarantee
 from colonnade.reports.console.summary import best_of_stopped, measure_of
 from colonnade.reports.html.charts import Axis, Trend, line_chart

@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import quote
 
 from colonnade.common.run.json_text import is_number
-from colonnade.common.run.numbers import plain
 from colonnade.common.run.run_folder import RunFolder
+from colonnade.common.text import plain
 from colonnade.reports.console.summary import forest_words, gradient_words
 from colonnade.reports.html.charts import Axis, Bar, row_chart
 from colonnade.reports.html.page import Html

@@ -17,8 +17,8 @@ from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.errors import ColonnadeError, InputError
 from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.run.json_text import is_number, read_lines
-from colonnade.common.run.numbers import plain
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
+from colonnade.common.text import plain
 from colonnade.reports.html.charts import Axis, Bar, row_chart
 from colonnade.reports.html.page import render, tile
 from colonnade.reports.records.ledgers import Book, describe_kind, read_books_of, spent

@@ -9,7 +9,7 @@ from typing import Any
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.messaging.message import PartyMessage
-from colonnade.common.run.numbers import plain
+from colonnade.common.text import plain
 from colonnade.reports import guarantee
 from colonnade.reports.console.summary import OF_TRAINING, what_else
 from colonnade.reports.records.ledgers import describe_kind

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from colonnade.common.run.json_text import is_number
-from colonnade.common.run.numbers import plain
+from colonnade.common.text import plain
 from colonnade.reports.console.summary import WARNING, extra_metrics, metric_rows, own_models, positive_of
 from colonnade.reports.decision import decision_of
 from colonnade.reports.html.charts import Axis, Bar, Mark, Trend, heat_map, line_chart, row_chart

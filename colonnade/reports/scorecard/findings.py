@@ -20,8 +20,8 @@ from colonnade.common.data.known_sets.catalogue import refuse_unusable
 from colonnade.common.errors import DataError, InputError, nearest
 from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.run.json_text import is_number
-from colonnade.common.run.numbers import plain
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
+from colonnade.common.text import plain
 from colonnade.reports.console.summary import positive_of
 from colonnade.reports.decision import decision_of
 from colonnade.reports.records.run import RecordedRun, read_run

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.common.data.columns.distribution import level
-from colonnade.common.run.numbers import plain
+from colonnade.common.text import plain
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.screen import Screen
 from colonnade.reports.html.charts import Axis, Bar, Mark, Trend, line_chart, row_chart

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from colonnade.common.contracts.registry import CONTRACTS
-from colonnade.common.run.numbers import plain
+from colonnade.common.text import plain
 from colonnade.reports.console.progress import JUDGED
 
 SHARES = ("accuracy", "balanced_accuracy", "auc", "average_precision", "f1", "r2", "ks", "gain")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from colonnade.common.escaped import plain
 from colonnade.common.run.files import write_kept
+from colonnade.common.text import literal
 from colonnade.common.version import VERSION
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.screen import out as console
@@ -206,12 +206,22 @@ class ComparisonOutput:
 
     def _markdown(self, page: ComparisonPage) -> str:
         choice, full = page.choice, page.values.full()
-        lines = [f"# {plain(page.title)}", "", f"**{plain(choice.headline)}** {plain(choice.reason)}", ""]
-        lines += [f"{plain(self.heading)}.", "", *_marked(full), ""]
+        lines = [
+            f"# {literal(page.title)}",
+            "",
+            f"**{literal(choice.headline)}** {literal(choice.reason)}",
+            "",
+        ]
+        lines += [f"{literal(self.heading)}.", "", *_marked(full), ""]
         apart = [(name, cause) for name, _, cause in page.set_apart]
         for title, pairs in (("Set apart", apart), *page.facts):
             if pairs:
-                lines += [f"## {title}", "", *(f"- **{plain(name)}**: {plain(text)}" for name, text in pairs), ""]
+                lines += [
+                    f"## {title}",
+                    "",
+                    *(f"- **{literal(name)}**: {literal(text)}" for name, text in pairs),
+                    "",
+                ]
         return "\n".join([*lines, *self._notes, ""])
 
     def _csv(self) -> str:
@@ -240,7 +250,11 @@ def in_short(settings: str) -> str:
 
 def _marked(values: ValueTable) -> list[str]:
     marks = ["---" if place in values.words else "--:" for place in range(len(values.head))]
-    lines = ([plain(cell) for cell in values.head], marks, *([plain(str(cell)) for cell in row] for row in values.rows))
+    lines = (
+        [literal(cell) for cell in values.head],
+        marks,
+        *([literal(str(cell)) for cell in row] for row in values.rows),
+    )
     return [f"| {' | '.join(line)} |" for line in lines]
 
 

@@ -15,8 +15,8 @@ from colonnade.client.protocols import LOCAL
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.local import Local
 from colonnade.client.transcript.capture import Captured, has_capture, read_capture
-from colonnade.common.alignment.refusal import refuse_aligned
 from colonnade.common.alignment.store import kept_rows
+from colonnade.common.config.alignment import refuse_aligned
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from colonnade.common.alignment.refusal import refuse_aligned
+from colonnade.common.config.alignment import refuse_aligned
 from colonnade.common.errors import InputError, nearest
 from colonnade.reports import guarantee
 from colonnade.reports.console.grid import Grid

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from colonnade.common.config.run_options import StopConfig
-from colonnade.common.run.numbers import plain
+from colonnade.common.text import plain
 
 TWO_CLASSES = frozenset({"auc", "average_precision", "ks", "lift"})
 """Metrics that are undefined on rows of a single class."""

@@ -15,9 +15,9 @@ from rich.table import Table
 from colonnade.client.dialling.membership import Membership
 from colonnade.common.conversation.parcels import Begin, Failure, Hello, Notice, Refusal, Rewind, Saved
 from colonnade.common.errors import ContractError, PartyFailed, RefusedError
-from colonnade.common.escaped import LONGEST, escaped, escaped_lines
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.protocols.split import CONTRACT
+from colonnade.common.text import LONGEST, escaped, escaped_lines
 from colonnade.common.wire.codec import Codec, WireError
 from colonnade.common.wire.frame import pack, unpack
 from colonnade.reports.console.progress import PartyProgress, Progress

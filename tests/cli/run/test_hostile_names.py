@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from colonnade.common.escaped import plain
+from colonnade.common.text import literal
 from colonnade.reports.console import screen
 from colonnade.reports.dashboard import Current
 from tests.support.household import colonnade
@@ -121,5 +121,5 @@ def test_errors_quote_them_as_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [*NAMES, "one\ntwo", "# x", "- y", "www.x.org", "~~z~~", "![a](b)"])
 def test_markdown_reads_back_as_the_text(name: str) -> None:
     markdown = pytest.importorskip("markdown")
-    page = markdown.markdown(f"| head |\n| --- |\n| {plain(name)} |\n", extensions=["tables"])
+    page = markdown.markdown(f"| head |\n| --- |\n| {literal(name)} |\n", extensions=["tables"])
     assert not re.search(r"<(?!/?(table|thead|tbody|tr|th|td)\b)", page), page

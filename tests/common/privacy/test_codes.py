@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.config.privacy import DiscretePrivacyConfig, number_of_codes
-from colonnade.common.privacy.code_book import CodeBook, encoder_inputs, oriented_gradients
 from colonnade.common.privacy.codes import CountNoise
+from colonnade.common.privacy.encoders import CodeBook, encoder_inputs, oriented_gradients
 from colonnade.server.training.fusion.codes import Grouping, kept_codes
 
 

@@ -11,8 +11,8 @@ from sklearn.datasets import load_digits
 
 from colonnade.common.errors import InputError
 from colonnade.common.privacy.accounting.sampled import SampledGaussian, find_noise
+from colonnade.common.privacy.encoders import LinearEncoder
 from colonnade.common.privacy.laplace import drawn_rows
-from colonnade.common.privacy.linear_encoder import LinearEncoder
 from colonnade.common.privacy.noise import seeded_normals
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.run.numbers import plain
+from colonnade.common.text import plain
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from google.protobuf.message import DecodeError
 
-from colonnade.common.escaped import escaped, escaped_lines
+from colonnade.common.text import escaped, escaped_lines
 from colonnade.common.wire._generated.serving_pb2 import PredictRequest
 from colonnade.server.prediction.serving.openapi import LONGEST
 from colonnade.server.prediction.serving.tokens import Tokens, Unknown

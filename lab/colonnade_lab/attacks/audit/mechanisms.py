@@ -19,10 +19,10 @@ from colonnade.common.privacy.accounting.budget import Budget, StepBudget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.sampled import SampledGaussian
 from colonnade.common.privacy.codes import CodeRelease, DiscretePlan, SeededSets
+from colonnade.common.privacy.encoders import LinearEncoder
 from colonnade.common.privacy.gaussian import GaussianPlan, GaussianRelease
 from colonnade.common.privacy.labels import label_noise
 from colonnade.common.privacy.laplace import Bits
-from colonnade.common.privacy.linear_encoder import LinearEncoder
 from colonnade.common.privacy.noise import Normals, secure_bytes, secure_normals
 from colonnade.common.privacy.response_noise import RowNoise
 from colonnade.common.privacy.rows import NoisySteps, RowBudget, RowPlan, RowRelease, SampledSteps

@@ -1,7 +1,8 @@
-"""Untrusted text, escaped for a terminal and cut to a maximum length; and values in Markdown."""
+"""Text for people: untrusted words escaped for a terminal and cut to a maximum length, values in Markdown, numbers."""
 
 from __future__ import annotations
 
+import math
 import re
 
 LONGEST = 1000
@@ -34,8 +35,23 @@ def escaped_lines(text: str) -> str:
     return "".join(one if one in "\n\t" else escaped(one) for one in text)
 
 
-def plain(value: object) -> str:
+def literal(value: object) -> str:
     """A value in a line of Markdown: nothing is markup, no address becomes a link, and no character is invisible."""
     line = escaped_lines(" ".join(str(value).split()))
     marked = _MARKUP.sub(lambda found: _ENTITIES.get(found[0], f"\\{found[0]}"), line)
     return _ADDRESSES.sub(lambda found: f"&#{ord(found[0])};", marked)
+
+
+_SMALLEST = -9  # powers of ten; smaller numbers keep the exponent
+
+
+def plain(value: float, digits: int = 4) -> str:
+    """A number with given digits and without an exponent: 57770.4 -> '57,770', 0.10821 -> '0.1082', 54.3 -> '54.3'."""
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    power = math.floor(math.log10(abs(value)))
+    if power < _SMALLEST:
+        return f"{value:.{digits}g}"
+    places = digits - 1 - power
+    text = f"{round(value, places):,.{max(places, 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
