@@ -22,7 +22,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from colonnade.cli.main import main as command_line
 from colonnade.common.contracts.registry import NAMES
+from colonnade.common.data.draws import reseed
 from colonnade.common.run.files import open_own
 from colonnade.common.run.python_child import end_with_parent
 
@@ -61,8 +63,8 @@ def main() -> None:
 _TRAINING = ("google.protobuf.descriptor_pool", "torch.fx.experimental.symbolic_shapes")
 """Beside the protocols; the second would otherwise be imported at the first backward pass."""
 _ANSWERING = (
-    "google.protobuf.descriptor_pool", "colonnade.cli.main", "colonnade.client.protocols",
-    "colonnade.common.data.sources", "colonnade.common.data.table", "colonnade.common.parsing.file",
+    "google.protobuf.descriptor_pool", "colonnade.client.protocols", "colonnade.common.data.sources",
+    "colonnade.common.data.table", "colonnade.common.parsing.file",
 )  # fmt: skip
 
 
@@ -108,8 +110,6 @@ def _become(request: dict[str, Any], parent: int) -> NoReturn:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _redirect(Path(request["log"]))
-        from colonnade.common.data.draws import reseed  # noqa: PLC0415
-
         reseed(request["threads"])
         code = _run(request["argv"])
     finally:
@@ -127,8 +127,6 @@ def _redirect(log: Path) -> None:
 
 
 def _run(argv: list[str]) -> int:
-    from colonnade.cli.main import main as command_line  # noqa: PLC0415
-
     sys.argv = ["colonnade", *argv]
     try:
         command_line()

@@ -59,7 +59,7 @@ def _refuse_undecodable(words: Sequence[str]) -> None:
 def completed(words: Sequence[str]) -> list[str]:
     """Gives `--dashboard` without an address its default: Typer's options take a word always, or never."""
     made: list[str] = []
-    for word, after in zip(words, [*words[1:], ""], strict=True):
+    for word, after in zip(words, [*words, ""][1:], strict=True):
         made.append(word)
         if word == "--dashboard" and not (re.fullmatch("[0-9]{1,5}", after) or ":" in after):
             made.append("127.0.0.1:0")

@@ -41,15 +41,6 @@ Tables = Annotated[
 Insecure = Annotated[bool, typer.Option("--insecure", help="no TLS; on loopback only")]
 
 
-def overrides(sets: list[str] | None, chaos: list[str] | None) -> tuple[str, ...]:
-    """Merges `--set` and `--chaos` into changes of the configuration."""
-    if not chaos:
-        return tuple(sets or ())
-    from colonnade.common.config.chaos import read_chaos  # noqa: PLC0415  # pydantic, before the fork server
-
-    return (*(sets or ()), *read_chaos(tuple(chaos)))
-
-
 def read_tables(words: list[str] | None) -> dict[str, str]:
     """Tables by the members whom `--tables` names."""
     found: dict[str, str] = {}

@@ -39,9 +39,7 @@ def start_ranks(workers: int, threads: int) -> NoReturn:
     Args:
         threads: of all ranks; 0 divides those that torch would take.
     """
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs  # noqa: PLC0415  # slow
-    from torch.distributed.elastic.multiprocessing.api import SignalException  # noqa: PLC0415
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
+    from torch.distributed.elastic import multiprocessing  # noqa: PLC0415  # slow
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch  # noqa: PLC0415
 
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # every rank says itself what is wrong
@@ -59,16 +57,16 @@ def start_ranks(workers: int, threads: int) -> NoReturn:
             rdzv_endpoint=str(folder / "rendezvous"),
             rdzv_configs={"store_type": "file"},
             local_addr="127.0.0.1",
-            logs_specs=DefaultLogsSpecs(log_dir=str(folder / "logs")),
+            logs_specs=multiprocessing.DefaultLogsSpecs(log_dir=str(folder / "logs")),
             max_restarts=0,
             monitor_interval=0.1,
         )
         try:
             python, *words = python_module("colonnade", *sys.argv[1:])
             elastic_launch(launched, python)(*words)
-        except SignalException:  # `up` ends us soon after others have failed, which may be our fault
+        except multiprocessing.api.SignalException:  # `up` ends us soon after others failed, perhaps through us
             code = _kept(folder)
-        except ChildFailedError as failed:
+        except multiprocessing.errors.ChildFailedError as failed:
             code = party_code({rank: failure.exitcode for rank, failure in failed.failures.items()})
     if code < 0:
         signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None

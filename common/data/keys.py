@@ -60,21 +60,6 @@ class KeyColumn(Sequence[str]):
         return KeyColumn(self.text.take(rows))
 
     @classmethod
-    def joined(cls, columns: Sequence[KeyColumn]) -> KeyColumn:
-        """The keys that several columns make, as `taken_apart` of common/config/alignment.py reads them."""
-        import pyarrow as pa  # noqa: PLC0415
-        import pyarrow.compute as pc  # noqa: PLC0415
-
-        if len(columns) == 1:
-            return columns[0]
-        begin, end, nothing = (pa.scalar(text, pa.large_string()) for text in ('["', '"]', ""))
-        escaped = [
-            pc.replace_substring(pc.replace_substring(column.text, "\\", "\\\\"), '"', '\\"') for column in columns
-        ]
-        inside = pc.binary_join_element_wise(*escaped, pa.scalar('","', pa.large_string()))
-        return cls(pc.binary_join_element_wise(begin, inside, end, nothing))
-
-    @classmethod
     def of_parts(cls, ends: np.ndarray, text: np.ndarray) -> KeyColumn:
         """Keys from `parts`. Raises ValueError."""
         import pyarrow as pa  # noqa: PLC0415

@@ -357,13 +357,23 @@ class _KeyReading:
         if not self.names:
             return None, ()
         columns = [KeyColumn(pa.concat_arrays([text.cast(pa.large_string()) for text in one])) for one in self._columns]
-        joined = KeyColumn.joined(columns)
+        joined = joined_keys(columns)
         if not self._repeats:
             refuse_repeated(joined, f"{self._table}, {_named(self.names)}", self._table.place)
         for name, column in zip(self.names, columns, strict=True):
             refuse_fractions(column, f"{self._table}, {_named([name])}")
         doubts = (doubt for name, column in zip(self.names, columns, strict=True) for doubt in key_doubts(column, name))
         return joined, tuple(doubts)
+
+
+def joined_keys(columns: Sequence[KeyColumn]) -> KeyColumn:
+    """The keys that several columns make, as `taken_apart` of common/config/alignment.py reads them."""
+    if len(columns) == 1:
+        return columns[0]
+    begin, end, nothing = (pa.scalar(text, pa.large_string()) for text in ('["', '"]', ""))
+    escaped = [pc.replace_substring(pc.replace_substring(one.text, "\\", "\\\\"), '"', '\\"') for one in columns]
+    inside = pc.binary_join_element_wise(*escaped, pa.scalar('","', pa.large_string()))
+    return KeyColumn(pc.binary_join_element_wise(begin, inside, end, nothing))
 
 
 def _named(names: Sequence[str]) -> str:

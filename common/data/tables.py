@@ -24,6 +24,7 @@ from colonnade.common.data.formats.csv_file import CsvFile
 from colonnade.common.data.keys import KeyColumn, keys_of_rows
 from colonnade.common.data.known_sets.catalogue import find, find_file
 from colonnade.common.data.labels import LabelColumn, classify_coded, hint_of_numbers, with_positive
+from colonnade.common.data.pretrained.contents import with_contents
 from colonnade.common.data.repeated import OneRowAKey
 from colonnade.common.data.split import part_of
 from colonnade.common.data.table import HasIndex, Marked, Table, TableColumns, read_words, require, require_names
@@ -138,8 +139,6 @@ def _with_contents(
     config: sections.TableColumnsConfig, table: Table, names: Sequence[str], others: Features | None, base: Path
 ) -> Features:
     """With the columns of texts or images that these are the names of."""
-    from colonnade.common.data.pretrained.contents import with_contents  # noqa: PLC0415  # few tables have them
-
     files = of.files if isinstance(of := _opened(config, base), OnDisk) else ()
     if not files and "image" in config.contents.values():
         raise DataError(

@@ -20,7 +20,6 @@ from colonnade.cli.options import (
     Tables,
     Wait,
     Within,
-    overrides,
     read_tables,
 )
 from colonnade.launcher.processes import answering, started
@@ -47,11 +46,13 @@ def up(
         ),
     ] = None,
 ) -> None:
-    changes = overrides(sets, chaos)
+    changes, faults = tuple(sets or ()), tuple(chaos or ())
     with started() as processes:
         from colonnade.cli.run import up as command  # noqa: PLC0415  # while the fork server imports torch
 
-        ended = command.up(processes, file, changes, out, resume, insecure=insecure, dashboard=dashboard, ids=ids)
+        ended = command.up(
+            processes, file, changes, out, resume, chaos=faults, insecure=insecure, dashboard=dashboard, ids=ids
+        )
     command.end(ended, ids, insecure=insecure)
 
 
@@ -85,8 +86,8 @@ def client(
     from colonnade.cli.run.member import Placement, participate  # noqa: PLC0415
 
     place = Placement.of(out, resume, within)
-    changes = overrides(sets, chaos)
-    participate(file, changes, place, party=party, insecure=insecure, base=base, server_file=server_file)
+    changes, faults = tuple(sets or ()), tuple(chaos or ())
+    participate(file, changes, place, chaos=faults, party=party, insecure=insecure, base=base, server_file=server_file)
 
 
 def simulate(
@@ -98,7 +99,7 @@ def simulate(
 ) -> None:
     from colonnade.cli.run.simulate import simulate as run  # noqa: PLC0415
 
-    run(file, overrides(sets, chaos), out, resume)
+    run(file, tuple(sets or ()), out, resume, chaos=tuple(chaos or ()))
 
 
 def predict(

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from colonnade.client.member.process import PartyMember
 from colonnade.client.ranks.group import Group, World
+from colonnade.common.config.chaos import read_chaos
 from colonnade.common.config.members import Config, Endpoint, PartyConfig, ServerConfig
 from colonnade.common.data.draws import reseed_torch
 from colonnade.common.errors import ConfigError, InputError, nearest
@@ -105,11 +106,12 @@ def participate(
     insecure: bool,
     base: Path | None,
     server_file: Path | None,
+    chaos: tuple[str, ...] = (),
     answers: bool = False,
     tables: Tables | None = None,
 ) -> None:
     """Runs a party to its end. `up` writes the server's address to `server_file`."""
-    config = with_tables(load(file, sets, begun=place.resume is not None), tables or {})
+    config = with_tables(load(file, (*sets, *read_chaos(chaos)), begun=place.resume is not None), tables or {})
     name = _choose(file, party, list(config.parties))
     own = config.parties[name] if server_file else watched(config.parties[name])
     world, base = World.of_environment(), base or file.parent.resolve()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from colonnade.common.config.chaos import read_chaos
 from colonnade.common.errors import InputError
 from colonnade.launcher.configuration import GivenConfig
 from colonnade.launcher.virtual import resume_virtually, run_virtually
@@ -15,8 +16,16 @@ from colonnade.reports.console.summary import near, show_summary
 from colonnade.simulation.federation import Outcome
 
 
-def simulate(file: Path | None, sets: tuple[str, ...], out: Path | None, resume: Path | None = None) -> None:
-    begin = time.perf_counter()
+def simulate(
+    file: Path | None,
+    sets: tuple[str, ...],
+    out: Path | None,
+    resume: Path | None = None,
+    *,
+    chaos: tuple[str, ...] = (),
+) -> None:
+    """Simulates a federation to its end. `chaos`: as for `--chaos`."""
+    begin, sets = time.perf_counter(), (*sets, *read_chaos(chaos))
     shown = Progress(console, "reading the data")
     try:
         if file is not None and resume is None:

@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 from typing import NoReturn
 
+from colonnade.common.config.chaos import read_chaos
 from colonnade.common.errors import InputError, TrainingDiverged
 from colonnade.common.parsing.file import load
 from colonnade.common.run.run_folder import RunFolder
@@ -27,6 +28,7 @@ def up(
     out: Path | None,
     resume: Path | None,
     *,
+    chaos: tuple[str, ...] = (),
     insecure: bool,
     dashboard: str = "",
     ids: Path | None = None,
@@ -34,10 +36,12 @@ def up(
     """Runs a federation to its end.
 
     Args:
+        chaos: as for `--chaos`.
         dashboard: address of the dashboard; "" serves none.
         ids: CSV file with ids that will be predicted after the run, which is checked before.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sets = (*sets, *read_chaos(chaos))
     options = LaunchOptions(secure=not insecure, dashboard=dashboard)
     if resume is None:
         file = file or demo_file()

@@ -19,6 +19,7 @@ from colonnade.common.config.data.sources import DataConfig, LabelConfig
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.keys import KeyColumn
 from colonnade.common.data.sources import load_features, load_labels
+from colonnade.common.data.table import joined_keys
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.parsing.file import parse
 from colonnade.launcher.prediction_files import PredictionIds
@@ -45,7 +46,7 @@ def ids(path: Path, *lines: str) -> tuple[str, ...]:
 @given(PARTS, PARTS)
 def test_no_two_keys_of_other_parts_are_the_same_text(one: list[str], other: list[str]) -> None:
     columns = [KeyColumn(pa.array([part], pa.large_string())) for part in one]
-    assert taken_apart(KeyColumn.joined(columns)[0]) == one == taken_apart(joined(one))
+    assert taken_apart(joined_keys(columns)[0]) == one == taken_apart(joined(one))
     assert (joined(one) == joined(other)) == (one == other)
 
 
