@@ -149,7 +149,6 @@ class LazyCommands(TyperGroup):
         return sorted(names, key=lambda name: name in COMMANDS and COMMANDS[name].place.endswith("app"))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes the commands by panel."""
         panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in PANELS}
         for name in self.list_commands(ctx):
             command = self.commands[name]

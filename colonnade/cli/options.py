@@ -55,5 +55,4 @@ def read_tables(words: list[str] | None) -> dict[str, str]:
 
 
 def processors() -> int:
-    """Default number of concurrent runs: one per processor."""
     return os.cpu_count() or 1

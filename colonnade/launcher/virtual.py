@@ -25,7 +25,6 @@ def run_virtually(
 ) -> tuple[Path, Outcome]:
     """Runs a federation to its end. Returns the run's folder and the outcome.
 
-
     Raises:
         ColonnadeError: as in a real run; nothing is left of a run that has not begun.
         KeyboardInterrupt: its argument is the run's folder.

@@ -88,9 +88,6 @@ def in_parts(rows: Partition) -> str:
 class Overlap:
     """Keys of the members whose tables have been read.
 
-    Args:
-        federation: the agreed section.
-
     Attributes:
         common: keys that all members have, as they are compared; none before `show`, or without an alignment.
     """

@@ -42,12 +42,7 @@ _KINDS = {
 
 
 def described(features: Features, types: Mapping[str, str]) -> Iterator[str]:
-    """A line for each typed column: name, type, missing values, examples.
-
-    Args:
-        features: as they were read.
-        types: as the configuration declares them.
-    """
+    """A line for each typed column: name, type, missing values, examples."""
     if not features.fields:
         return
     for name, width in Counter(field.of for field in features.fields if field.of).items():
@@ -222,7 +217,6 @@ def hints_of_party(columns: Columns, rows: Tensor, model: ModelConfig) -> Iterat
     Args:
         columns: of the party, scaled.
         rows: of training, int64 (m,).
-        model: the party's.
     """
     if len(columns.shape) == _COLOUR and isinstance(model, MlpConfig):
         yield "hint: rows are images in colour, and the model is an mlp; `model: cnn` suits them"

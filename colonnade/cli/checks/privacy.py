@@ -26,7 +26,6 @@ def estimated(federation: FederationConfig, made: Mapping[str, Made], schedule: 
 
     Args:
         made: every party's bottom model and the shape of its rows.
-        schedule: of the run.
     """
     contract = CONTRACTS[federation.protocol.name]
     width = contract.limits_of(federation).get("width")
@@ -97,7 +96,6 @@ def noise_over_values(plan: PrivacyPlan, batch: int, width: int) -> float:
     """Expected norm of the noise over the largest norm of the values: of a whole message, or of a row's embedding.
 
     Args:
-        plan: of the run.
         batch: rows of a message.
         width: numbers of a row.
     """

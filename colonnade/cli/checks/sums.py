@@ -76,7 +76,6 @@ class BinnedSums:
         """Counts a party's bins; returns what to add to its line.
 
         Args:
-            own: the party's section.
             rows: int64 (m,), of the table, that are of training as far as is known.
 
         Raises:
@@ -161,9 +160,7 @@ def coding_costs(federation: FederationConfig, columns: Sequence[int], partition
     """Costs of K = 1, 2 .. while N - R is at least 0 and there are training rows.
 
     Args:
-        federation: the agreed section of a `fedvs` federation.
         columns: of every party's data, powers and bias included, in the roster's order.
-        partition: row numbers of the parts.
     """
     config = federation.protocol
     assert isinstance(config, Config)  # callers check it
@@ -222,12 +219,7 @@ _CAPTION = (
 
 
 class Coding:
-    """Checks of the parties of a coded federation.
-
-    Args:
-        federation: the agreed section.
-        config: its protocol.
-    """
+    """Checks of the parties of a coded federation."""
 
     def __init__(self, federation: FederationConfig, config: Config) -> None:
         self._federation, self._config = federation, config

@@ -57,7 +57,6 @@ class DealTerms:
 
     Args:
         connect: HOST:PORT that parties dial; the server listens on that port on every interface.
-        days: validity of the certificates.
         owner: user and group that own the dealt files; None for the calling user.
     """
 

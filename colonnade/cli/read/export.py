@@ -136,11 +136,7 @@ SHAPES, CARD = "shapes.json", "scorecard.json"
 
 
 def server_shapes(joint: ScoreSum, protocol: Any, record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A file's name, and where scores start; of a scorecard with the scale of points.
-
-    Args:
-        protocol: its config.
-    """
+    """A file's name, and where scores start; of a scorecard with the scale of points."""
     if len(joint.start) == 1 and record["output"]["classes"]:
         record["output"]["what"] = "logit of the second class"
     found = {**record, "start": joint.start.tolist()}
@@ -284,7 +280,6 @@ class ExportPlace:
     """Location of a party's run.
 
     Args:
-        home: the party's own folder.
         base: folder that paths in the config are relative to.
     """
 

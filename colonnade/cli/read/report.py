@@ -67,7 +67,6 @@ def _write(folders: Sequence[Path], out: Path | None, *, again: float = 0) -> No
 
 
 def _write_own(folder: Path, out: Path | None) -> None:
-    """The page of a party's own folder."""
     from colonnade.reports.run_page.party_page import party_page  # noqa: PLC0415  # torch
 
     page = (out or PartyFolder(folder).report).resolve()

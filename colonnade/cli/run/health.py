@@ -31,7 +31,6 @@ def state(address: str, service: str, patience: float = PATIENCE) -> str:
     Args:
         address: HOST:PORT.
         service: "" is the whole process.
-        patience: timeout in seconds.
     """
     with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
         try:

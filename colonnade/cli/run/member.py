@@ -44,7 +44,6 @@ class Placement:
 
     Args:
         out: of a new run; None takes a folder under runs/.
-        resume: of a run to resume.
     """
 
     out: Path | None
@@ -60,7 +59,6 @@ class Placement:
         return cls(None, within) if MemberFolder(within).begun else cls(within, None)
 
     def open(self, name: str) -> AbstractContextManager[Path]:
-        """Locks the folder for this process. See `locked_folder`."""
         return locked_folder(self.out, name, self.resume)
 
 

@@ -67,9 +67,7 @@ class Changes:
     """Reads tables and ids again at SIGHUP while a service runs.
 
     Args:
-        run: with the parties that were started here.
         ids: None for the rows of the run.
-        batches: the parties' notes.
     """
 
     run: OpenedRun

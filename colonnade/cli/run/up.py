@@ -36,7 +36,6 @@ def up(
     """Runs a federation to its end.
 
     Args:
-        chaos: as for `--chaos`.
         dashboard: address of the dashboard; "" serves none.
         ids: CSV file with ids that will be predicted after the run, which is checked before.
     """

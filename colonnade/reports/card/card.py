@@ -407,7 +407,6 @@ def write_card(folder: Path, out: Path | None = None, groups: str = "") -> Writt
 
 
 def html(run: RecordedRun, answers: Answers, groups: ScoreFindings | None = None) -> str:
-    """The self-contained page."""
     made = list(sections(run, answers, groups))
     values = {
         "title": f"Model card: {_name(run)}",

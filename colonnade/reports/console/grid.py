@@ -25,8 +25,6 @@ class Grid:
 
     Args:
         heads: of the columns; none for a table without a head.
-        title: above it.
-        note: below it.
     """
 
     def __init__(self, *heads: str, title: str = "", note: str = "") -> None:

@@ -309,7 +309,6 @@ def measure(trained: Trained, sigma: float, progress: Callable[[str], object] = 
 
 
 def _value(trained: Trained, name: str, labels: Tensor, parts: Sequence[Tensor]) -> ModelScore:
-    """The measure of this name, and the loss."""
     score = trained.server.score()
     score.add(trained.logits(parts), labels)
     metrics = {**score.metrics, **score.some({name} - set(score.metrics))}

@@ -56,7 +56,6 @@ class Maps:
 
 
 def html(trained: Trained, found: Findings, maps: Maps | None) -> str:
-    """The self-contained page."""
     columns = columns_of(found)
     rows = [(party.name, str(rank), *(say(party) for _, say in columns)) for rank, party in enumerate(found.ranked, 1)]
     values: dict[str, Any] = {

@@ -39,10 +39,7 @@ class Trained:
     """A run's model in its parts.
 
     Attributes:
-        folder: of the run.
         base: folder that paths in the config are relative to.
-        round: of the model.
-        summary: content of summary.json.
         joint: the server's part, or its forest.
         locals: each party's part in roster order, in evaluation mode; empty of a forest.
         splits: each party's part of a forest, in roster order.

@@ -76,7 +76,6 @@ def write_kept_config(config: Config, base: Path, names: Sequence[str], folder: 
     Args:
         config: of the whole run.
         base: folder that paths in it are relative to.
-        folder: of the new file.
         end: top or bottom, for the file's name.
     """
     tree = reduced(config, base, names)
@@ -133,9 +132,6 @@ class Explained:
     """A written explanation.
 
     Attributes:
-        trained: the opened run.
-        found: importance of each party.
-        page: path of explain.html.
         kept: configurations with fewer parties, each with their names.
         owned: files about the columns of each party, where they are parts of the model.
     """

@@ -26,7 +26,6 @@ class Book:
         bytes: of tensors as sent.
         rows: number of rows, counted in every message.
         repeats: messages that left again after a rollback.
-        parties: owners of the ledgers.
         mechanisms: their protection; "" means nothing private.
     """
 

@@ -164,15 +164,12 @@ class RecordedRun:
     """Content of a run's folder.
 
     Attributes:
-        name: of the folder.
         summary: content of summary.json; for an unfinished run, built from its events.
         events: the server's, in order.
         incidents: events of the parties whose folders are here, by time.
         books: releases of the parties, by kind of message.
         config: text of the configuration, "" if missing.
         explained: content of explain.json, None if missing.
-        clock: converts times of events to seconds of the run.
-        trace: measurements over time.
         pooled: name and summary of a run on all tables in one place, of the same tables and rows; None without one.
     """
 
