@@ -19,7 +19,6 @@ from rich.console import Console
 
 from benchmarks import (
     afe,
-    auxiliary,
     blinding,
     communication,
     czofo,
@@ -71,7 +70,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "shapes": Benchmark(trees.shapes, 1, ("adult",)),
     "trees-wide": Benchmark(trees.wide, 1),
     "trees-large": Benchmark(trees.large, 1),
-    "auxiliary": Benchmark(auxiliary.main, 0.2),
+    "auxiliary": Benchmark(epoch.auxiliary, 0.2),
     "field": Benchmark(fedvs.main, 0.5),
     "blinding": Benchmark(blinding.main, 1, ("mnist",)),
     "recovery": Benchmark(blinding.recovery, 6),
@@ -109,13 +108,11 @@ BENCHMARKS: Mapping[str, Benchmark] = {
 
 APART: Mapping[str, str] = {
     "columns": "attacks on columns for docs/results/attacks.md, and times nothing",
-    "bytes_figure": "draws a picture of docs/protocols/czofo.md, and times nothing",
     "default_table": "compares protocols for docs/results/defaults.md, and times nothing",
     "drill": "kills members and looks at what is left: `make drill`",
-    "learning_sets": "the sets of `default_table`",
     "small_tables": "compares defaults with a search for docs/results/defaults.md, and times nothing",
     "leakage": "runs attacks for docs/results/attacks.md, and times nothing",
-    "epsilon_figure": "draws the picture of docs/epsilon.md, and times nothing",
+    "figures": "draws pictures of the documentation, and times nothing",
     "rescaling": "an audit for docs/protocols/vfl_afe.md, and times nothing",
     "strangers": "memory that strangers take of two ports: `python -m benchmarks.strangers`",
     "flooders": "the strangers of flood, as a process",
@@ -124,8 +121,6 @@ APART: Mapping[str, str] = {
     "tree_gaps": "compares trees with scikit-learn's for docs/protocols/secureboost.md, and times nothing",
     "report": "figures, their table, and the stopwatch",
     "runs": "runs of `up`",
-    "xgboost_federated": "a rival of trees",
-    "straggler_figures": "draws pictures of docs/protocols/fedvs.md, on the virtual clock",
 }
 
 

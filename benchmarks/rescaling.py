@@ -23,8 +23,7 @@ from colonnade.common.data.sources import load_features, prepare
 from colonnade.common.models.build import tower
 from colonnade.common.parsing.file import load
 from colonnade.common.privacy.accounting.accountant import gaussian_epsilon
-from colonnade_lab.attacks.audit.canaries import audit
-from colonnade_lab.attacks.audit.mechanisms import Neighbours, exact_epsilon, rescaled
+from colonnade_lab.attacks.audit import Neighbours, audit, exact_epsilon, rescaled
 from colonnade_lab.attacks.run import open_run
 
 T, SIGMA, DELTA = 1.0, 2.0, 1e-5

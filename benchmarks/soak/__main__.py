@@ -19,10 +19,8 @@ from benchmarks.soak.authority import CHECKPOINT, Authority, colonnade
 from benchmarks.soak.link import Links
 from benchmarks.soak.members import Household, Member
 from benchmarks.soak.page import write
-from benchmarks.soak.record import Rounds, Tail
-from benchmarks.soak.samples import Sampler
-from benchmarks.soak.schedule import MEMBERS, PARTIES, SERVER, SHORT_OF_DISK, Trouble, troubles
-from benchmarks.soak.troubles import Disk, World, available
+from benchmarks.soak.record import Rounds, Sampler, Tail
+from benchmarks.soak.troubles import MEMBERS, PARTIES, SERVER, SHORT_OF_DISK, Disk, Trouble, World, available, troubles
 
 PATIENCE = 180.0  # seconds in which rounds have to go on
 LAST = 3 * CHECKPOINT  # rounds after the last trouble

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.report import median
-from benchmarks.soak.samples import LEAST, WARM, Sample, Slope, slope
-from benchmarks.soak.schedule import MEMBERS
+from benchmarks.soak.record import LEAST, WARM, Sample, Slope, slope
+from benchmarks.soak.troubles import MEMBERS
 from colonnade_lab.pages.plots import as_file, coloured, picture
 
 if TYPE_CHECKING:

@@ -80,8 +80,8 @@ def attack(
     ] = False,
 ) -> None:
     """Attack a captured run as curious members could, and report what they learn."""
+    from colonnade_lab.commands.attack import Options  # noqa: PLC0415
     from colonnade_lab.commands.attack import attack as run_it  # noqa: PLC0415
-    from colonnade_lab.commands.attack_kinds import Options  # noqa: PLC0415
 
     chosen = (party, known, epochs, seed, shadows, canaries, labels, attacker, starts, rounds, active)
     run_it(run, kind, out, Options(*chosen))

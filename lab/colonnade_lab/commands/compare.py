@@ -22,8 +22,7 @@ from colonnade_lab.comparison.plan import (
 )
 from colonnade_lab.comparison.protocol_results import ProtocolResults, perform
 from colonnade_lab.comparison.table import head, needs, row
-from colonnade_lab.papers.results import Results
-from colonnade_lab.papers.work import announce, missing, refuse_failed, run_missing
+from colonnade_lab.papers.results import Results, announce, missing, refuse_failed, run_missing
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,9 @@ from colonnade.reports.console.outputs import make_folder
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.words import counted
 from colonnade_lab.frontier.pages import FrontierPages, console_rows
-from colonnade_lab.frontier.plan import FILE, PAPER, FrontierPlan, chosen_sets, read_frontier
+from colonnade_lab.frontier.plan import FILE, PAPER, FrontierPlan, chosen_sets, perform, read_frontier
 from colonnade_lab.frontier.standing import SetFrontier, set_frontier
-from colonnade_lab.frontier.training import perform
-from colonnade_lab.papers.results import Results
-from colonnade_lab.papers.work import about, announce, missing, refuse_failed, run_missing
+from colonnade_lab.papers.results import Results, about, announce, missing, refuse_failed, run_missing
 
 
 @dataclass(frozen=True)

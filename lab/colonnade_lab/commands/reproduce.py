@@ -13,15 +13,22 @@ from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.outputs import make_folder
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.words import counted
-from colonnade_lab.pages.counts import tally, total_words
+from colonnade_lab.pages.counts import claim_words, tally, total_words
 from colonnade_lab.pages.pages import PaperPages
-from colonnade_lab.pages.tables import claim_words
 from colonnade_lab.papers.measures import RunRecord
 from colonnade_lab.papers.paper_comparison import TableStanding, stand
 from colonnade_lab.papers.papers import Paper, chosen, introduction
-from colonnade_lab.papers.results import Results, code_digest
+from colonnade_lab.papers.results import (
+    Results,
+    about,
+    announce,
+    code_digest,
+    jobs,
+    missing,
+    refuse_failed,
+    run_missing,
+)
 from colonnade_lab.papers.running import Job
-from colonnade_lab.papers.work import about, announce, jobs, missing, refuse_failed, run_missing
 
 _MARKS = {
     "agrees": "[green]agrees[/]", "better": "[green]better[/]", "worse": "[red]worse[/]", "differs": "[red]differs[/]",

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from colonnade.reports.console.outputs import write_text
-from colonnade_lab.pages.counts import count, how, total_words
+from colonnade_lab.pages.counts import cells, claims, count, how, orders, total_words
 from colonnade_lab.pages.findings import Texts, findings
 from colonnade_lab.pages.pictures import Picture, pictures
-from colonnade_lab.pages.tables import cells, claims, orders
 from colonnade_lab.papers.paper_comparison import Find, TableStanding
 from colonnade_lab.papers.papers import Paper
 

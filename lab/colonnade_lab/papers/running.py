@@ -6,19 +6,24 @@ import hashlib
 import json
 import re
 import statistics
+import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.common.config.data.columns import AllSplit, PartyIndex
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.data.known_sets.catalogue import cache
+from colonnade.common.data.formats.idx import IdxImages, holds, read_labels
+from colonnade.common.data.known_sets.catalogue import cache, find
+from colonnade.common.data.split import part_of
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import load
@@ -29,7 +34,6 @@ from colonnade.common.version import VERSION
 from colonnade.server.training.fusion.heads import linear_heads
 from colonnade.simulation.federation import Outcome, Simulation
 from colonnade.simulation.folder import summarise
-from colonnade_lab.papers import longtail
 from colonnade_lab.papers.measures import TRAINING, Point, RunRecord
 from colonnade_lab.papers.papers import PaperRun
 
@@ -72,8 +76,8 @@ def perform(job: Job) -> RunRecord:
 
 def _prepare(job: Job) -> None:
     """Makes derived data sets, in the folder where downloads are kept."""
-    if any(longtail.NAME in each for each in job.sets):
-        longtail.make(cache())
+    if any(NAME in each for each in job.sets):
+        make(cache())
 
 
 @dataclass
@@ -197,3 +201,43 @@ def _epsilon(found: dict[str, Any]) -> float | None:
         return (found.get("answer_privacy") or {}).get("accounted")
     adjacency = next(iter(privacy["epsilon"]))
     return max((spent for spent in privacy["epsilon"][adjacency].values() if spent is not None), default=None)
+
+
+NAME = "mnist-longtail"
+
+_SIZES = (6000, 4645, 3596, 2784, 2156, 1669, 1292, 1000, 774, 600)
+_UBYTE = 0x08
+
+
+def make(folder: Path) -> Path:
+    """Writes the four idx files below `folder`, unless they exist.
+
+    Rows keep their order. A class with fewer rows than the paper lists (the first has 5,923) is used whole.
+    """
+    made = folder / NAME
+    if holds(made, "images-idx3") and holds(made, "labels-idx1"):
+        return made
+    source = find("mnist", Path(), lambda path: holds(path, "images-idx3"), "images in idx format")
+    labels, test = read_labels(source)
+    images = IdxImages(source)
+    pixels = images.read(part_of(AllSplit(), images.shape, images.names, PartyIndex(0, 1))).numpy().astype(np.uint8)
+    train = len(labels) - test
+    kept = torch.cat([torch.nonzero(labels[:train] == c).flatten()[:size] for c, size in enumerate(_SIZES)])
+    rows = kept.sort().values.numpy()
+    files = {}
+    for part, index in (("train", rows), ("t10k", np.arange(train, len(labels)))):
+        files[f"{part}-images-idx3-ubyte"] = pixels[index].reshape(len(index), *images.shape)
+        files[f"{part}-labels-idx1-ubyte"] = labels.numpy()[index].astype(np.uint8)
+    _write(made, files)
+    return made
+
+
+def _write(made: Path, files: Mapping[str, np.ndarray]) -> None:
+    """Writes each file atomically: several runs make them concurrently, and any may be killed."""
+    made.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=made, prefix=".making-") as scratch:
+        for name, values in files.items():
+            header = struct.pack(f">BBBB{values.ndim}I", 0, 0, _UBYTE, values.ndim, *values.shape)
+            whole = Path(scratch) / name
+            whole.write_bytes(header + values.tobytes())
+            whole.replace(made / name)

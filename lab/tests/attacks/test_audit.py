@@ -35,14 +35,19 @@ from colonnade.common.privacy.noise import Normals, seeded_normals
 from colonnade.common.privacy.rows import RowPlan
 from colonnade.common.privacy.shaped import bring_into
 from colonnade.common.privacy.sum_noise import noisy_ring
-from colonnade_lab.attacks.audit.canaries import Audited, Guesses, audit, least_of_any, least_of_gaussian, p_value
-from colonnade_lab.attacks.audit.mechanisms import (
+from colonnade_lab.attacks.audit import (
     OF_RUNS,
+    Audited,
+    Guesses,
     Neighbours,
+    audit,
     embedded_rows,
     exact_epsilon,
     labels,
+    least_of_any,
+    least_of_gaussian,
     noisy_sums,
+    p_value,
     party_matrices,
     released_codes,
     rescaled,

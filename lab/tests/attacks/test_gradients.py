@@ -16,7 +16,6 @@ from colonnade.common.errors import InputError
 from colonnade.server.protocols import SERVE
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.folder import simulate_captured
-from colonnade_lab.attacks.first_head import name_labels
 from colonnade_lab.attacks.gradients import (
     DIRECTION,
     NORM,
@@ -28,7 +27,7 @@ from colonnade_lab.attacks.gradients import (
     match_batches,
     score,
 )
-from colonnade_lab.attacks.labels import best_names, clusters, directions
+from colonnade_lab.attacks.labels import best_names, clusters, directions, name_labels
 from colonnade_lab.attacks.rows import Piece
 from colonnade_lab.attacks.run import AttackedRun, accuracy, open_run
 from lab.tests.attacks.stage import SPLIT, captured

@@ -12,8 +12,7 @@ from colonnade.common.errors import InputError
 from colonnade.simulation.folder import simulate_captured
 from colonnade_lab.attacks import scores
 from colonnade_lab.attacks.run import AttackedRun, open_run
-from colonnade_lab.commands.attack import attack
-from colonnade_lab.commands.attack_kinds import Options
+from colonnade_lab.commands.attack import Options, attack
 from tests.protocols.test_hetero_lr import config
 
 ROUNDS = 12  # directions, of ten columns at each of three parties

@@ -10,8 +10,7 @@ import pytest
 from colonnade.simulation.folder import simulate_captured
 from colonnade_lab.attacks import sums
 from colonnade_lab.attacks.run import AttackedRun, open_run
-from colonnade_lab.commands.attack import attack
-from colonnade_lab.commands.attack_kinds import Options
+from colonnade_lab.commands.attack import Options, attack
 from tests.protocols.test_secureboost import CLEAR, config
 
 

@@ -14,9 +14,8 @@ from colonnade.common.parsing.file import load
 from colonnade.launcher.demo import EXPERIMENTS
 from colonnade.simulation.federation import Simulation
 from colonnade_lab.commands.frontier import FrontierOptions, refuse_mixed, show_frontier
-from colonnade_lab.frontier.plan import DELAYS, FILE, PAPER, chosen_sets, delayed, read_frontier
+from colonnade_lab.frontier.plan import DELAYS, FILE, PAPER, chosen_sets, clocks, delayed, probe, read_frontier
 from colonnade_lab.frontier.standing import AXES, FrontierPoint, frontier, looks, set_frontier, within
-from colonnade_lab.frontier.training import clocks, probe
 from colonnade_lab.papers.measures import Point, RunRecord
 from colonnade_lab.papers.papers import PaperRun
 from colonnade_lab.papers.results import Results

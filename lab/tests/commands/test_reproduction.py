@@ -20,9 +20,8 @@ from colonnade_lab.papers import running
 from colonnade_lab.papers.measures import Point, RunRecord, lower_is_better, value
 from colonnade_lab.papers.paper_comparison import CellStanding, ClaimStanding, stand
 from colonnade_lab.papers.papers import Cell, Claim, Paper, PaperRun, PaperTable, chosen, read_paper
-from colonnade_lab.papers.results import Results
+from colonnade_lab.papers.results import Results, about, jobs, missing, outcome_of, run_all
 from colonnade_lab.papers.running import Job, perform
-from colonnade_lab.papers.work import about, jobs, missing, outcome_of, run_all
 from tests.support import warm
 
 pytestmark = pytest.mark.slow

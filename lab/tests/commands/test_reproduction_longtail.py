@@ -11,7 +11,7 @@ import torch
 from colonnade.common.config.data.columns import AllSplit, PartyIndex
 from colonnade.common.data.formats.idx import IdxImages, read_labels
 from colonnade.common.data.split import part_of
-from colonnade_lab.papers import longtail
+from colonnade_lab.papers import running
 from tests.support.idx import write_idx
 
 
@@ -20,7 +20,7 @@ def test_the_long_tail_takes_as_many_of_each_class_as_the_paper_lists(
 ) -> None:
     monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
     _seven_thousand(tmp_path / "mnist")
-    made = longtail.make(tmp_path)
+    made = running.make(tmp_path)
     labels, test = read_labels(made)
     assert labels[: len(labels) - test].bincount().tolist() == [700] * 9 + [600]
     assert test == 70
@@ -45,8 +45,8 @@ def test_a_long_tail_that_was_not_finished_is_not_taken_for_one(
 
     with monkeypatch.context() as full, pytest.raises(OSError, match="full"):
         full.setattr(Path, "write_bytes", fill)
-        longtail.make(tmp_path)
-    labels, test = read_labels(longtail.make(tmp_path))
+        running.make(tmp_path)
+    labels, test = read_labels(running.make(tmp_path))
     assert (len(labels), test) == (6970, 70)
 
 

@@ -19,9 +19,8 @@ from colonnade_lab.papers import results as results_module
 from colonnade_lab.papers.measures import RunRecord
 from colonnade_lab.papers.paper_comparison import TableStanding, stand
 from colonnade_lab.papers.papers import Paper, PaperRun, chosen
-from colonnade_lab.papers.results import Results, code_digest, digest_of
+from colonnade_lab.papers.results import Results, code_digest, digest_of, jobs
 from colonnade_lab.papers.running import Job
-from colonnade_lab.papers.work import jobs
 
 COMMITTED = Path(__file__).parents[3] / "docs" / "results"
 _ELSEWHERE = re.compile(r"; [^;]*, torch [^)]*\)")  # the machine that wrote a page

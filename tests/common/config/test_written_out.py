@@ -17,7 +17,7 @@ from colonnade.common.parsing.file import load
 from colonnade_lab.comparison.plan import jobs as compared
 from colonnade_lab.comparison.plan import read_plan
 from colonnade_lab.papers.papers import chosen
-from colonnade_lab.papers.work import jobs
+from colonnade_lab.papers.results import jobs
 
 ODD = AdagradConfig(lr=0.0123)
 HEADLESS = ("vimadmm_j", "fdml", "linear_admm")  # whose server has no head that steps

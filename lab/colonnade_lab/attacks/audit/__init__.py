@@ -1,1 +1,0 @@
-"""Audits: lower bounds of a mechanism's epsilon from canaries, compared with its claim."""
