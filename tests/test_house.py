@@ -19,7 +19,6 @@ ACROSS = {
     "colonnade/cli/start.py",
     "common/data/known_sets/views.py",
     "common/data/outside.py",
-    "lab/colonnade_lab/papers/longtail.py",
 }
 """Small files with one reader whose subject is another, or that is imported as a module."""
 EXEMPT = {"protocols", "contracts", "_generated"}  # a protocol is a file there, and its messages have names of its own
