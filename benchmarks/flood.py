@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -166,8 +167,6 @@ def _words(folder: Path) -> float:
 
 
 def _free_port() -> int:
-    import socket  # noqa: PLC0415
-
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     refuse_taken(f"127.0.0.1:{port}", "server.listen")

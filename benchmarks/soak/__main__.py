@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -14,13 +15,15 @@ from typing import Any
 
 from benchmarks.flood import _free_port
 from benchmarks.report import console, describe
+from benchmarks.runs import ROOT
 from benchmarks.soak import judge
 from benchmarks.soak.authority import CHECKPOINT, Authority, colonnade
 from benchmarks.soak.link import Links
 from benchmarks.soak.members import Household, Member
 from benchmarks.soak.page import write
 from benchmarks.soak.record import Rounds, Sampler, Tail
-from benchmarks.soak.troubles import MEMBERS, PARTIES, SERVER, SHORT_OF_DISK, Disk, Trouble, World, available, troubles
+from benchmarks.soak.schedule import MEMBERS, PARTIES, SERVER, SHORT_OF_DISK, troubles
+from benchmarks.soak.troubles import Disk, Trouble, World, available
 
 PATIENCE = 180.0  # seconds in which rounds have to go on
 LAST = 3 * CHECKPOINT  # rounds after the last trouble
@@ -186,10 +189,6 @@ class Soak:
 
 
 def _version() -> str:
-    import subprocess  # noqa: PLC0415
-
-    from benchmarks.runs import ROOT  # noqa: PLC0415
-
     commit = (
         os.environ.get("SOAK_COMMIT")
         or subprocess.run(

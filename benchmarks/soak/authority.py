@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from benchmarks.runs import ROOT
-from benchmarks.soak.troubles import MEMBERS, PARTIES, SERVER
+from benchmarks.soak.schedule import MEMBERS, PARTIES, SERVER
 
 ROUNDS, CHECKPOINT, PACE = 1_000_000, 10, "0.35s"
 

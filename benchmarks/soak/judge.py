@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.soak.authority import colonnade
 from benchmarks.soak.members import Life
 from benchmarks.soak.record import outcome
-from benchmarks.soak.troubles import MEMBERS, PARTIES, SERVER
+from benchmarks.soak.schedule import MEMBERS, PARTIES, SERVER
 from colonnade.common.run.json_text import read_lines
 
 OF_SESSIONS = {"KeyOffer", "KeyProof"}  # new in each session: their number and sizes differ

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.report import median
 from benchmarks.soak.record import LEAST, WARM, Sample, Slope, slope
-from benchmarks.soak.troubles import MEMBERS
+from benchmarks.soak.schedule import MEMBERS
 from colonnade_lab.pages.plots import as_file, coloured, picture
 
 if TYPE_CHECKING:

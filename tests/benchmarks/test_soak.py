@@ -17,7 +17,7 @@ from benchmarks.soak.link import Links
 from benchmarks.soak.members import Life
 from benchmarks.soak.page import MEANINGS, section
 from benchmarks.soak.record import Rounds, Tail, slope
-from benchmarks.soak.troubles import CALM, HARD, troubles
+from benchmarks.soak.schedule import CALM, HARD, troubles
 from tests.support.patience import PATIENCE
 
 
