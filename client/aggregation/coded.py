@@ -39,128 +39,6 @@ from colonnade.common.protocols.fedvs import (
     signed_senders,
 )
 
-
-def polynomial(party: str, model: nn.Module) -> Polynomial:
-    """Checks that a model can be computed on shares. Raises ConfigError."""
-    if type(model) is not Polynomial:  # a subclass could mix rows in its powers
-        raise ConfigError(
-            f"parties.{party}.model: fedvs computes on shares, which only a polynomial network can",
-            hint="model: {name: polynomial, layers: 2}",
-        )
-    return model
-
-
-def columns_of(party: str, model: Polynomial, config: Config) -> int:
-    """Number of columns of a party's data, including powers and bias; ConfigError if more than agreed."""
-    if (columns := len(model.weight)) > config.columns:
-        raise ConfigError(
-            f"{party} has {columns} columns with powers and bias, federation.protocol.columns is {config.columns}",
-            hint="raise it, in every member's file, or lower the model's layers",
-        )
-    return columns
-
-
-def quantised_data(party: str, field: Field, values: Tensor, bits: int) -> Tensor:
-    """X_n as int64 in the shape of `values`. Raises DataError, naming the party."""
-    try:
-        return fixed_point.quantise_data(field, values, bits)
-    except InputError as bad:
-        raise _unfit(party, "the data", field, bits, bad.hint) from None
-
-
-def rounded_weights(party: str, field: Field, model: Polynomial, bits: int, draws: torch.Generator) -> Tensor:
-    """W_n after stochastic rounding, int64 (columns, width). Raises DataError, naming the party."""
-    try:
-        return fixed_point.quantise_model(field, model.weight.detach().cpu(), bits, draws)
-    except InputError as bad:
-        raise _unfit(party, "the weights", field, bits, bad.hint) from None
-
-
-def margin(field: Field, largest: Tensor, weights: Tensor, parties: int) -> float:
-    """Ratio of a party's share of ±p/2 (1/N) to its largest embedding: below 1, the sum over all N parties could wrap.
-
-    It depends on private rows, so it stays at the party. `largest` has the largest absolute entry of each column,
-    quantised, int64 (1, columns); `weights` are W_n as field elements, (columns, width).
-    """
-    return fixed_point.headroom(field, [parties * fixed_point.sum_bound(field, largest, weights)])
-
-
-def refuse_wrapping(party: str, field: Field, margin: float, parties: int) -> None:
-    """Raises DataError if the margin is below 1; the error omits its value, because errors are sent to the server."""
-    if margin < 1:
-        raise DataError(
-            f"{party}: its embedding could leave its part of the field, +-{field.p // 2 // parties} of {field.p} "
-            f"elements among {parties} parties, and the sum wrap around",
-            hint="lower federation.protocol.data_bits or weight_bits, scale the data, or take a larger prime",
-        )
-
-
-def _unfit(party: str, whose: str, field: Field, bits: int, hint: str) -> DataError:
-    text = f"{party}: {whose} are not all finite, or with {bits} bits leave ±p/2 for p = {field.p}"
-    return DataError(text, hint=hint)
-
-
-@dataclass(frozen=True)
-class ShareExchange:
-    """Sends every other party its share, and receives ours from each."""
-
-    ctx: ClientContext
-    server: Link
-    seals: Seals
-
-    async def __call__(
-        self, purpose: str, round: int, stage: int, shares: Tensor, sizes: Mapping[str, int], about: bytes
-    ) -> dict[str, Tensor] | None:
-        """Sends shares and waits for the bundle of the other parties' shares.
-
-        Args:
-            purpose: boxes are bound to it, to the round and to the stage.
-            shares: one for each party in roster order, ours included, int32 (parties, elements).
-            sizes: elements of every party's shares.
-            about: hash of what the shares are for: a receiver that was told otherwise cannot open them.
-
-        Returns the shares that could be opened and our own, int32 (elements,) by sender; None if the server has moved
-        on without us.
-        """
-        names, me = self.ctx.federation.names, self.ctx.name
-        rows = shares.contiguous().view(torch.uint8).numpy()
-        others = {name: row.data for name, row in zip(names, rows, strict=True) if name != me}
-        sealed = self.seals.boxes(others, purpose, round, stage, about=about)
-        for to, box in zip(others, sealed.numpy(), strict=True):
-            self.ctx.receipts.sent(to, round, stage, box.data)
-        await self.server.send(Shares(round, stage, self.ctx.admit_masked(sealed)))
-        bundle = await self.server.recv(Bundle, round, parties=len(names))
-        if bundle is None:
-            return None
-        if bundle.stage != stage:
-            raise ContractError(SERVER, "Bundle", "stage", str(stage), str(bundle.stage))
-        opened = self._open(purpose, bundle, sizes, about)
-        opened[me] = shares[names.index(me)]
-        return opened
-
-    def _open(self, purpose: str, bundle: Bundle, sizes: Mapping[str, int], about: bytes) -> dict[str, Tensor]:
-        names, lengths = self.ctx.federation.names, bundle.lengths.tolist()
-        if any(length < 0 for length in lengths) or sum(lengths) != len(bundle.boxes):
-            expected = f"lengths that add up to {len(bundle.boxes)} bytes"
-            raise ContractError(SERVER, "Bundle", "lengths", expected, str(lengths))
-        boxes, at = bundle.boxes.numpy().data, 0
-        opened: dict[str, bytes] = {}
-        for name, length in zip(names, lengths, strict=True):
-            box, at = boxes[at : at + length], at + length
-            if name == self.ctx.name:
-                continue
-            if length:
-                try:
-                    if len(box) != (size := 4 * sizes[name] + OVERHEAD):
-                        raise SealError(f"{name!r} has sealed {len(box)} bytes, not {size}")
-                    opened[name] = self.seals.open(name, box, purpose, bundle.round, bundle.stage, about=about)
-                except SealError as altered:
-                    self.ctx.warn(f"round {bundle.round}: {altered}")
-            self.ctx.receipts.received(name, bundle.round, bundle.stage, box if name in opened else None)
-        elements = to_tensor(b"".join(opened.values())).view(torch.int32)
-        return dict(zip(opened, torch.split(elements, [sizes[name] for name in opened]), strict=True))
-
-
 _SHARES = "data_shares"
 
 
@@ -396,3 +274,124 @@ class CodedParty:
             return Sum(senders, weights, None)
         tails = torch.stack([opened[name][-coded * width :].to(torch.int64) for name in members])
         return Sum(senders, weights, (tails.sum(0) % self._code.field.p).view(coded, width))
+
+
+@dataclass(frozen=True)
+class ShareExchange:
+    """Sends every other party its share, and receives ours from each."""
+
+    ctx: ClientContext
+    server: Link
+    seals: Seals
+
+    async def __call__(
+        self, purpose: str, round: int, stage: int, shares: Tensor, sizes: Mapping[str, int], about: bytes
+    ) -> dict[str, Tensor] | None:
+        """Sends shares and waits for the bundle of the other parties' shares.
+
+        Args:
+            purpose: boxes are bound to it, to the round and to the stage.
+            shares: one for each party in roster order, ours included, int32 (parties, elements).
+            sizes: elements of every party's shares.
+            about: hash of what the shares are for: a receiver that was told otherwise cannot open them.
+
+        Returns the shares that could be opened and our own, int32 (elements,) by sender; None if the server has moved
+        on without us.
+        """
+        names, me = self.ctx.federation.names, self.ctx.name
+        rows = shares.contiguous().view(torch.uint8).numpy()
+        others = {name: row.data for name, row in zip(names, rows, strict=True) if name != me}
+        sealed = self.seals.boxes(others, purpose, round, stage, about=about)
+        for to, box in zip(others, sealed.numpy(), strict=True):
+            self.ctx.receipts.sent(to, round, stage, box.data)
+        await self.server.send(Shares(round, stage, self.ctx.admit_masked(sealed)))
+        bundle = await self.server.recv(Bundle, round, parties=len(names))
+        if bundle is None:
+            return None
+        if bundle.stage != stage:
+            raise ContractError(SERVER, "Bundle", "stage", str(stage), str(bundle.stage))
+        opened = self._open(purpose, bundle, sizes, about)
+        opened[me] = shares[names.index(me)]
+        return opened
+
+    def _open(self, purpose: str, bundle: Bundle, sizes: Mapping[str, int], about: bytes) -> dict[str, Tensor]:
+        names, lengths = self.ctx.federation.names, bundle.lengths.tolist()
+        if any(length < 0 for length in lengths) or sum(lengths) != len(bundle.boxes):
+            expected = f"lengths that add up to {len(bundle.boxes)} bytes"
+            raise ContractError(SERVER, "Bundle", "lengths", expected, str(lengths))
+        boxes, at = bundle.boxes.numpy().data, 0
+        opened: dict[str, bytes] = {}
+        for name, length in zip(names, lengths, strict=True):
+            box, at = boxes[at : at + length], at + length
+            if name == self.ctx.name:
+                continue
+            if length:
+                try:
+                    if len(box) != (size := 4 * sizes[name] + OVERHEAD):
+                        raise SealError(f"{name!r} has sealed {len(box)} bytes, not {size}")
+                    opened[name] = self.seals.open(name, box, purpose, bundle.round, bundle.stage, about=about)
+                except SealError as altered:
+                    self.ctx.warn(f"round {bundle.round}: {altered}")
+            self.ctx.receipts.received(name, bundle.round, bundle.stage, box if name in opened else None)
+        elements = to_tensor(b"".join(opened.values())).view(torch.int32)
+        return dict(zip(opened, torch.split(elements, [sizes[name] for name in opened]), strict=True))
+
+
+def polynomial(party: str, model: nn.Module) -> Polynomial:
+    """Checks that a model can be computed on shares. Raises ConfigError."""
+    if type(model) is not Polynomial:  # a subclass could mix rows in its powers
+        raise ConfigError(
+            f"parties.{party}.model: fedvs computes on shares, which only a polynomial network can",
+            hint="model: {name: polynomial, layers: 2}",
+        )
+    return model
+
+
+def columns_of(party: str, model: Polynomial, config: Config) -> int:
+    """Number of columns of a party's data, including powers and bias; ConfigError if more than agreed."""
+    if (columns := len(model.weight)) > config.columns:
+        raise ConfigError(
+            f"{party} has {columns} columns with powers and bias, federation.protocol.columns is {config.columns}",
+            hint="raise it, in every member's file, or lower the model's layers",
+        )
+    return columns
+
+
+def quantised_data(party: str, field: Field, values: Tensor, bits: int) -> Tensor:
+    """X_n as int64 in the shape of `values`. Raises DataError, naming the party."""
+    try:
+        return fixed_point.quantise_data(field, values, bits)
+    except InputError as bad:
+        raise _unfit(party, "the data", field, bits, bad.hint) from None
+
+
+def rounded_weights(party: str, field: Field, model: Polynomial, bits: int, draws: torch.Generator) -> Tensor:
+    """W_n after stochastic rounding, int64 (columns, width). Raises DataError, naming the party."""
+    try:
+        return fixed_point.quantise_model(field, model.weight.detach().cpu(), bits, draws)
+    except InputError as bad:
+        raise _unfit(party, "the weights", field, bits, bad.hint) from None
+
+
+def margin(field: Field, largest: Tensor, weights: Tensor, parties: int) -> float:
+    """Ratio of a party's share of ±p/2 (1/N) to its largest embedding: below 1, the sum over all N parties could wrap.
+
+    It depends on private rows, so it stays at the party. `largest` has the largest absolute entry of each column,
+    quantised, int64 (1, columns); `weights` are W_n as field elements, (columns, width).
+    """
+    return fixed_point.headroom(field, [parties * fixed_point.sum_bound(field, largest, weights)])
+
+
+def refuse_wrapping(party: str, field: Field, margin: float, parties: int) -> None:
+    """Raises DataError if the margin is below 1; the error omits its value, because errors are sent to the server."""
+    if margin < 1:
+        raise DataError(
+            f"{party}: its embedding could leave its part of the field, +-{field.p // 2 // parties} of {field.p} "
+            f"elements among {parties} parties, and the sum wrap around",
+            hint="lower federation.protocol.data_bits or weight_bits, scale the data, or take a larger prime",
+        )
+
+
+def _unfit(party: str, whose: str, field: Field, bits: int, hint: str) -> DataError:
+    text = f"{party}: {whose} are not all finite, or with {bits} bits leave ±p/2 for p = {field.p}"
+    return DataError(text, hint=hint)

@@ -43,6 +43,68 @@ if TYPE_CHECKING:
     from colonnade.common.protocols.codes import Config
 
 
+DRAWS = ("training.safetensors", "held-out.safetensors")  # files of the rows' draws
+
+_ENCODER = "encoder.safetensors"
+
+
+class OwnCodes:
+    """What a party releases under `mechanism: discrete`.
+
+    Args:
+        budget: of one release, which is the whole plan.
+        folder: of codes and encoder; None keeps both in memory.
+        later: number of rows, the last ones, that were added after training.
+
+    Raises CheckpointError if draws are missing although the budget was spent, are damaged, or have other settings.
+    """
+
+    def __init__(self, plan: DiscretePlan, budget: Budget, rows: int, folder: Path | None, later: int = 0) -> None:
+        self._budget, begun, bits = budget, budget.releases > 0, secure_bytes()
+        training, held_out, weights = (None if folder is None else folder / name for name in (*DRAWS, _ENCODER))
+        first = KeptCodes(training, plan.training, rows, begun=begun, bits=bits, later=later)
+        second = KeptCodes(held_out, plan.held_out, rows, begun=begun, bits=bits, later=later)
+        self._kept = first, second
+        self._counts = KeptCounts(plan, None if folder is None else folder / "counts.safetensors", bits)
+        self.encoder = OwnEncoder(
+            plan.encoder,
+            weights,
+            self._pay_first,
+            lambda: any(bool(each.drawn.any()) for each in self._kept),
+            self._counts.draw,
+        )
+        self.release = CodeRelease(plan, first, second, rows, self._pay, self._counts.get)
+
+    def _pay_first(self) -> None:
+        """Pays for the run, after creating the draws' files, so that their loss is noticed."""
+        for each in self._kept:
+            each.create()
+        self._pay()
+
+    def _pay(self) -> float:
+        return self._budget.releases or self._budget.spend()
+
+
+class SeededCodes:
+    """The same for tests: draws follow from the federation's seed, spending is only counted, and nothing is kept."""
+
+    def __init__(self, plan: DiscretePlan, budget: Budget, rows: int, seed: int, party: str) -> None:
+        def bits(part: str, of: Tensor) -> Bits:
+            return seeded_bytes(generator(part, seed, party, of.tolist()))
+
+        pay = lambda: budget.releases or budget.spend()  # noqa: E731
+        training = SeededSets(plan.training, lambda some: bits("training codes", some))
+        held_out = SeededSets(plan.held_out, lambda some: bits("held-out codes", some))
+        counts = KeptCounts(plan, None, seeded_bytes(generator("counts", seed, party)))
+        self.encoder = OwnEncoder(
+            plan.encoder,
+            finish=counts.draw,
+            normals=seeded_normals(generator("encoder noise", seed, party)),
+            bits=seeded_bytes(generator("encoder", seed, party)),
+        )
+        self.release = CodeRelease(plan, training, held_out, rows, pay, counts.get)
+
+
 @dataclass(frozen=True)
 class OwnEncoder:
     """Trains once: a second training would spend budget again, so only the kept weights are ever used.
@@ -179,11 +241,6 @@ class KeptCodes:
             write_tensor(self._path, torch.from_numpy(sets), self._about)
 
 
-DRAWS = ("training.safetensors", "held-out.safetensors")  # files of the rows' draws
-
-_ENCODER = "encoder.safetensors"
-
-
 class KeptCounts:
     """Noisy counts of the classes that the encoder names, drawn once: after training, before its weights are kept.
 
@@ -215,63 +272,6 @@ class KeptCounts:
         if self._values is None:
             raise CheckpointError("the counts of what the encoder names are missing", hint=ANEW)
         return self._values
-
-
-class OwnCodes:
-    """What a party releases under `mechanism: discrete`.
-
-    Args:
-        budget: of one release, which is the whole plan.
-        folder: of codes and encoder; None keeps both in memory.
-        later: number of rows, the last ones, that were added after training.
-
-    Raises CheckpointError if draws are missing although the budget was spent, are damaged, or have other settings.
-    """
-
-    def __init__(self, plan: DiscretePlan, budget: Budget, rows: int, folder: Path | None, later: int = 0) -> None:
-        self._budget, begun, bits = budget, budget.releases > 0, secure_bytes()
-        training, held_out, weights = (None if folder is None else folder / name for name in (*DRAWS, _ENCODER))
-        first = KeptCodes(training, plan.training, rows, begun=begun, bits=bits, later=later)
-        second = KeptCodes(held_out, plan.held_out, rows, begun=begun, bits=bits, later=later)
-        self._kept = first, second
-        self._counts = KeptCounts(plan, None if folder is None else folder / "counts.safetensors", bits)
-        self.encoder = OwnEncoder(
-            plan.encoder,
-            weights,
-            self._pay_first,
-            lambda: any(bool(each.drawn.any()) for each in self._kept),
-            self._counts.draw,
-        )
-        self.release = CodeRelease(plan, first, second, rows, self._pay, self._counts.get)
-
-    def _pay_first(self) -> None:
-        """Pays for the run, after creating the draws' files, so that their loss is noticed."""
-        for each in self._kept:
-            each.create()
-        self._pay()
-
-    def _pay(self) -> float:
-        return self._budget.releases or self._budget.spend()
-
-
-class SeededCodes:
-    """The same for tests: draws follow from the federation's seed, spending is only counted, and nothing is kept."""
-
-    def __init__(self, plan: DiscretePlan, budget: Budget, rows: int, seed: int, party: str) -> None:
-        def bits(part: str, of: Tensor) -> Bits:
-            return seeded_bytes(generator(part, seed, party, of.tolist()))
-
-        pay = lambda: budget.releases or budget.spend()  # noqa: E731
-        training = SeededSets(plan.training, lambda some: bits("training codes", some))
-        held_out = SeededSets(plan.held_out, lambda some: bits("held-out codes", some))
-        counts = KeptCounts(plan, None, seeded_bytes(generator("counts", seed, party)))
-        self.encoder = OwnEncoder(
-            plan.encoder,
-            finish=counts.draw,
-            normals=seeded_normals(generator("encoder noise", seed, party)),
-            bits=seeded_bytes(generator("encoder", seed, party)),
-        )
-        self.release = CodeRelease(plan, training, held_out, rows, pay, counts.get)
 
 
 PLACES = "rows.safetensors"

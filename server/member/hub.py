@@ -49,38 +49,6 @@ from colonnade.server.member.saving import common_round
 from colonnade.server.member.traffic import Totals
 from colonnade.server.training.watch import GrowthWatch
 
-_MOST = (1 << 32) - 2  # one less than the wire's largest, so that the next still fits
-
-
-@dataclass(frozen=True)
-class SessionNumbers:
-    """Source of session numbers. Parties refuse a session whose number is not larger than the previous one.
-
-    Numbers are seconds since 1970 (`clock`), so they increase even if the file is lost or the folder is an older copy.
-    The file protects against a clock that goes back. Without a folder, in a simulation, they count from 1.
-    """
-
-    folder: Path | None = None
-    clock: Callable[[], float] = time.time
-
-    def after(self, last: int) -> int:
-        """A number larger than `last` and all earlier ones; it is on disk when this returns."""
-        if self.folder is None:
-            return last + 1
-        number = max(last + 1, int(self.clock()))
-        path = RunFolder(self.folder).session
-        number = max(number, kept(path) + 1)
-        write_kept(path, str(number).encode())
-        return number
-
-
-def kept(path: Path) -> int:
-    try:
-        return whole(int(path.read_text(encoding="utf-8")), _MOST)
-    except (OSError, ValueError):
-        return 0  # rely on the clock
-
-
 _FLOODED = "look at that party's program: an honest one sends what it is asked for"
 
 
@@ -486,3 +454,35 @@ class Revocations:
                 reported = True
                 self._telemetry.event("revocations", reason="no round is opened until the list is read again")
             await asyncio.sleep(_PERIOD)
+
+
+_MOST = (1 << 32) - 2  # one less than the wire's largest, so that the next still fits
+
+
+@dataclass(frozen=True)
+class SessionNumbers:
+    """Source of session numbers. Parties refuse a session whose number is not larger than the previous one.
+
+    Numbers are seconds since 1970 (`clock`), so they increase even if the file is lost or the folder is an older copy.
+    The file protects against a clock that goes back. Without a folder, in a simulation, they count from 1.
+    """
+
+    folder: Path | None = None
+    clock: Callable[[], float] = time.time
+
+    def after(self, last: int) -> int:
+        """A number larger than `last` and all earlier ones; it is on disk when this returns."""
+        if self.folder is None:
+            return last + 1
+        number = max(last + 1, int(self.clock()))
+        path = RunFolder(self.folder).session
+        number = max(number, kept(path) + 1)
+        write_kept(path, str(number).encode())
+        return number
+
+
+def kept(path: Path) -> int:
+    try:
+        return whole(int(path.read_text(encoding="utf-8")), _MOST)
+    except (OSError, ValueError):
+        return 0  # rely on the clock
