@@ -20,7 +20,7 @@ from torch import Tensor
 from colonnade.client.training.bins import BinnedTable, Binning, binned, directions
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.linear import RegressionColumns
-from colonnade.client.training.reasons import REASONS, Reason, Reference
+from colonnade.client.training.local import REASONS, Reason, Reference
 from colonnade.client.training.shapes import ShapeBins, ShapeSum
 from colonnade.common.contracts.regression import CURVATURE
 from colonnade.common.conversation.conversation import SERVER

@@ -20,8 +20,7 @@ from scipy.special import erfc
 from torch import Tensor, nn
 
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.local import Local
-from colonnade.client.training.reasons import REASONS, Reason, Reference, lowest
+from colonnade.client.training.local import REASONS, Local, Reason, Reference, lowest
 from colonnade.common.data.columns.scale import Columns
 from colonnade.common.encryption.linear import PartyMatrix
 from colonnade.common.errors import DataError, InputError
@@ -140,7 +139,7 @@ class LinearModel(Local):
     def parts(self, features: Columns, rows: Tensor) -> Floats:
         """What each column of the table adds to the logits of rows, less its mean over the training rows.
 
-        Those are the Shapley values of the columns (client/training/reasons.py). A column of words is a single one.
+        Those are the Shapley values of the columns (client/training/local.py). A column of words is a single one.
         Returns float64 (rows, columns, logits).
         """
         each = self.model.centred(features[rows].cpu()).numpy()[:, :, None] * self.coefficients

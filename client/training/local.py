@@ -1,10 +1,17 @@
-"""A party's part of the joint model."""
+"""A party's part of the joint model, and the reasons that a sum over columns gives for a score.
+
+Reasons are what each column adds, against the mean or the best. In a sum the Shapley values of columns are exact, and
+need no sampling: against the mean over the training rows, that of a column is what it adds at the row less what it adds
+on average (Lundberg and Lee 2017, corollary 1).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from colonnade.client.training.context import ClientContext
@@ -90,3 +97,22 @@ class OwnHead(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         return h @ self.weight
+
+
+Floats = NDArray[np.float64]
+Reason = tuple[str, float]
+Reference = Literal["mean", "best"]
+
+REASONS = 4
+
+
+def lowest(parts: Floats, names: Sequence[str], most: int) -> list[list[Reason]]:
+    """For each row at most `most` columns that lower its score, with what they lower it by, the lowest first.
+
+    `parts` is what each column adds, (rows, columns).
+    """
+    order = np.argsort(parts, axis=1, kind="stable")[:, :most]
+    return [
+        [(names[place], float(line[place])) for place in places if line[place] < 0]
+        for line, places in zip(parts, order, strict=True)
+    ]

@@ -25,8 +25,7 @@ from torch import Tensor, nn
 
 from colonnade.client.training.bins import BinnedTable, directions
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.local import Local
-from colonnade.client.training.reasons import REASONS, Reason, Reference, lowest
+from colonnade.client.training.local import REASONS, Local, Reason, Reference, lowest
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.scale import Columns
 from colonnade.common.encryption.linear import Bins

@@ -64,7 +64,7 @@ from colonnade.server.member.context import ServerParts, Timetable
 from colonnade.server.member.saving import run_number
 from colonnade.server.member.sessions import ServerSessions
 from colonnade.server.member.traffic import Totals
-from colonnade.server.privacy.labels import hold_labels
+from colonnade.server.privacy import hold_labels
 from colonnade.server.protocols import SERVE
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.computing import Benches

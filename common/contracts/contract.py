@@ -139,7 +139,7 @@ class Contract(Generic[C]):
         exchange: the kinds of what parties send and are returned.
         subsampling: True if some parties may skip a round (`federation.participation` below 1).
         response_noise: True if noise on the server's responses can protect the labels
-            (`server.privacy.answers`): every value that depends on labels passes `server/privacy/response_noise.py`.
+            (`server.privacy.answers`): every value that depends on labels passes `server/privacy.py`.
         secret_steps: True if a party can take its steps over rows that it draws itself, so that
             `federation.privacy.steps.rate` can be agreed.
         in_step: True if, where the quorum is `wait`, no round ends before every party has sent something of it. A party

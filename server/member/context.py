@@ -37,8 +37,7 @@ from colonnade.common.run.start_secret import StartSecret
 from colonnade.server.alignment.rows import ServerRows, server_keeping
 from colonnade.server.member.admission import DataShape
 from colonnade.server.member.saving import COMMITTED, refuse_older
-from colonnade.server.privacy.labels import NoisyLabelFile, digest_of, refuse_other_labels
-from colonnade.server.privacy.response_noise import open_releases
+from colonnade.server.privacy import NoisyLabelFile, digest_of, open_releases, refuse_other_labels
 from colonnade.server.training.context import ServerContext, check_labels
 from colonnade.server.training.fusion.active import load_columns
 

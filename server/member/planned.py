@@ -9,7 +9,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.accounting.plan import Sentence, describe_plan, little
 from colonnade.common.privacy.labels import label_noise
-from colonnade.server.privacy.response_noise import expected_releases, refuse_large_delta
+from colonnade.server.privacy import expected_releases, refuse_large_delta
 from colonnade.server.training.context import ServerContext
 
 NO_VALIDATION = "there are no validation rows to choose a round by"

@@ -36,7 +36,7 @@ from colonnade.server.member.sessions import ServerSessions
 from colonnade.server.member.summary import person, summarise, write_whole
 from colonnade.server.member.timeline import timeline
 from colonnade.server.member.tracking import server_model, server_tracking
-from colonnade.server.privacy.labels import hold_labels
+from colonnade.server.privacy import hold_labels
 from colonnade.server.training.context import ServerContext
 
 

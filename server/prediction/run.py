@@ -53,7 +53,7 @@ from colonnade.server.prediction.exchange import IdsRenewed, Questions, predict
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.row_index import RowIndex, distinct
 from colonnade.server.prediction.terms import PredictionTerms
-from colonnade.server.privacy.labels import refuse_other_labels
+from colonnade.server.privacy import refuse_other_labels
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.fusion.active import columns_of, own_keys
 from colonnade.server.training.metrics.decision import Decision

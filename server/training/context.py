@@ -35,7 +35,7 @@ from colonnade.common.privacy.labels import NoisyLabels, posterior
 from colonnade.common.run.phases import EVALUATION, Phases
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.state import Snapshot, State
-from colonnade.server.privacy.response_noise import ResponseNoise, RowReleases
+from colonnade.server.privacy import ResponseNoise, RowReleases
 from colonnade.server.training.classes import ClassBalance, LabelParts, WeightedCrossEntropy, balanced
 from colonnade.server.training.metrics import decision
 from colonnade.server.training.metrics.best import TWO_CLASSES, Best, Fall

@@ -290,7 +290,7 @@ def test_another_label_moves_responses_by_no_more_than_twice_the_clip(
 ) -> None:
     """The first answer to every party, without the noise: nothing else of it depends on the label."""
     monkeypatch.setattr(
-        "colonnade.server.privacy.response_noise.secure_normals", lambda shape: torch.zeros(shape, dtype=torch.float64)
+        "colonnade.server.privacy.secure_normals", lambda shape: torch.zeros(shape, dtype=torch.float64)
     )
     sets = (TOGETHER, "federation.rounds=1", f"federation.protocol.delta={delta}", private(1e-6, 0.05, seeded=False))
     one = run(*sets)

@@ -14,8 +14,8 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.protocols.vafl import Embedding, Gradient
+from colonnade.server import privacy as answers
 from colonnade.server.member.summary import response_noise_summary
-from colonnade.server.privacy import response_noise as answers
 from colonnade.server.training.context import ServerContext
 from tests.protocols.test_resume import PROTOCOLS, same
 from tests.support.federation import Outcome, config, federate, late, parameters

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from colonnade.common.config.privacy import ResponseNoiseConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
-from colonnade.server.privacy.response_noise import RowReleases, open_releases
+from colonnade.server.privacy import RowReleases, open_releases
 from tests.support.federation import config as digits
 from tests.support.oracles import exact_epsilon
 

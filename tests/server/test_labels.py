@@ -11,7 +11,7 @@ from colonnade.common.config.privacy import LabelPrivacyConfig
 from colonnade.common.errors import CheckpointError
 from colonnade.common.privacy.labels import NoisyLabels
 from colonnade.common.privacy.prior import first_rows
-from colonnade.server.privacy.labels import NoisyLabelFile
+from colonnade.server.privacy import NoisyLabelFile
 
 LABELS = torch.arange(40) % 4
 TRAIN = torch.arange(0, 40, 2)

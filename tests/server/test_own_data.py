@@ -21,7 +21,7 @@ from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.run.start_secret import PUBLIC
 from colonnade.server.alignment.rows import ServerRows
-from colonnade.server.privacy.labels import digest_of, hold_labels, refuse_other_labels
+from colonnade.server.privacy import digest_of, hold_labels, refuse_other_labels
 from tests.support.federation import config
 from tests.support.in_memory import members
 

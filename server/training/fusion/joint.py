@@ -12,7 +12,7 @@ from torch.func import functional_call
 from colonnade.common.config.optimisers import SgdConfig
 from colonnade.common.models.backprop import Parameters
 from colonnade.common.models.optimiser import build_optimiser, stepper
-from colonnade.server.privacy.response_noise import ResponseNoise
+from colonnade.server.privacy import ResponseNoise
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.fusion.heads import PartyHeads, joint_head
 from colonnade.server.training.trees.forest import Forest

@@ -44,8 +44,7 @@ from colonnade.common.run.state import Snapshot
 from colonnade.server.member.hub import SessionNumbers
 from colonnade.server.member.saving import refuse_older, run_number
 from colonnade.server.prediction.serving.tokens import Tokens, Unknown, add_caller
-from colonnade.server.privacy.labels import NoisyLabelFile
-from colonnade.server.privacy.response_noise import open_releases
+from colonnade.server.privacy import NoisyLabelFile, open_releases
 from tests.adversaries.input.test_lost_records import delete, empty, flip, halve
 from tests.support.federation import config
 

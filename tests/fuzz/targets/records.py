@@ -28,7 +28,7 @@ from colonnade.reports.records.run import read_run
 from colonnade.server.member.hub import kept
 from colonnade.server.member.saving import read_committed
 from colonnade.server.prediction.serving.tokens import Tokens
-from colonnade.server.privacy.response_noise import open_releases
+from colonnade.server.privacy import open_releases
 from tests.fuzz.engine import Broken, Case, Target
 from tests.fuzz.mutations.protobuf import mutate_protobuf
 from tests.fuzz.mutations.trees import mutate_json, mutate_lines

@@ -30,7 +30,7 @@ from colonnade.common.run import checkpoints, run_cache
 from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.state import State
-from colonnade.server.privacy.labels import NoisyLabelFile
+from colonnade.server.privacy import NoisyLabelFile
 from tests.fuzz.engine import Broken, Case, Target, unguarded
 from tests.fuzz.mutations.trees import mutate_json, mutate_safetensors
 from tests.fuzz.targets.place import Place

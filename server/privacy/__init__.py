@@ -1,1 +1,0 @@
-"""Privacy of labels: noise, budget, and noise on responses to parties."""
