@@ -106,7 +106,7 @@ def open_releases(
     folder: Path | None,
     *,
     begun: bool,
-    arrivals: bool,
+    arrivals: bool = False,
 ) -> RowReleases | None:
     """The counts of a run, as an earlier start left them; None if responses are not protected.
 
