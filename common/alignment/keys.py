@@ -36,7 +36,7 @@ class _Compared:
     config: KeysConfig
 
     def __getitem__(self, row: int, /) -> bytes:
-        return self._bytes(self.ids[row])
+        return self.config.normal(self.ids[row]).encode(errors="surrogatepass")
 
     def __iter__(self) -> Iterator[bytes]:
         return (value for some in self.blocks() for value in some)
@@ -48,9 +48,6 @@ class _Compared:
         for start in range(0, len(self.ids), _BLOCK):
             some = self.ids[start : start + _BLOCK]
             yield [key.encode(errors="surrogatepass") for key in self.config.normals(some)]
-
-    def _bytes(self, key: str) -> bytes:
-        return self.config.normal(key).encode(errors="surrogatepass")
 
 
 @dataclass(frozen=True)

@@ -69,8 +69,9 @@ class ByName(Mapping[str, T]):
         self._package, self._attribute, self._everywhere = package, attribute, everywhere
 
     def __getitem__(self, name: str) -> T:
+        module = import_module(f"{self._package}.{name}") if name in NAMES else _from_outside(name)
         try:
-            found: T = getattr(self._module(name), self._attribute)
+            found: T = getattr(module, self._attribute)
         except AttributeError:
             raise KeyError(name) from None
         return found
@@ -84,9 +85,6 @@ class ByName(Mapping[str, T]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-    def _module(self, name: str) -> ModuleType:
-        return import_module(f"{self._package}.{name}") if name in NAMES else _from_outside(name)
 
 
 def _from_outside(name: str) -> ModuleType:

@@ -208,7 +208,8 @@ class Gate:
         if visit is None:  # closed to make room
             raise web.HTTPServiceUnavailable
         self._visits[request.protocol] = visit  # the last in order
-        if request.path not in self._always and self._busy() >= self.capacity - _RESERVED:
+        busy = sum(visit.working for visit in self._visits.values())
+        if request.path not in self._always and busy >= self.capacity - _RESERVED:
             raise web.HTTPServiceUnavailable(reason="too many requests are being worked on")
         visit.work()
         try:
@@ -224,9 +225,6 @@ class Gate:
         response.headers["Connection"] = "close"
         if (visit := self._visits.get(request.protocol)) is not None:
             visit.ignore()
-
-    def _busy(self) -> int:
-        return sum(visit.working for visit in self._visits.values())
 
 
 _LONGEST = 4000  # characters of a record

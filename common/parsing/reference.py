@@ -138,12 +138,9 @@ def _default(value: FieldInfo) -> str:
         given = default.model_dump(mode="json", exclude_unset=True)
         kind = next((str(getattr(default, key)) for key in KIND_KEYS if key in type(default).model_fields), "")
         default = {"name": kind, **given} if kind and given else kind or given
-    text = yaml.safe_dump(_plain(default), default_flow_style=True, sort_keys=False, width=1000)
+    default = list(default) if isinstance(default, tuple) else default
+    text = yaml.safe_dump(default, default_flow_style=True, sort_keys=False, width=1000)
     return text.strip().removesuffix("...").strip()
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 _PLAIN: Mapping[str, str] = {

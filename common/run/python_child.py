@@ -44,16 +44,16 @@ def child_environment(**changes: str) -> dict[str, str]:
 def safe_children() -> Iterator[None]:
     """The same for processes whose command lines a library writes, such as those of `multiprocessing`."""
     before = {name: os.environ.get(name) for name in (_SAFE, _PATHS)}
-    os.environ.update({_SAFE: "1", **_paths_of(child_environment())})
+    _put({_SAFE: "1", _PATHS: child_environment().get(_PATHS)})
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        _put(before)
 
 
-def _paths_of(environment: Mapping[str, str]) -> dict[str, str]:
-    return {_PATHS: environment[_PATHS]} if _PATHS in environment else {}
+def _put(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

@@ -97,13 +97,11 @@ class MlflowTracker:
 
     def _create(self, client: MlflowClient) -> dict[str, str]:
         if not self._id:
-            made = client.create_run(self._experiment(client), tags=self._tags(), run_name=self._run.name)
+            tags = {"colonnade.federation": self._run.federation, "colonnade.member": self._run.member}
+            made = client.create_run(self._experiment(client), tags=tags, run_name=self._run.name)
             self._id = made.info.run_id
             self._run.keep({"run": self._id})
         return {}
-
-    def _tags(self) -> dict[str, str]:
-        return {"colonnade.federation": self._run.federation, "colonnade.member": self._run.member}
 
     def _experiment(self, client: MlflowClient) -> str:
         name = self._config.experiment or self._run.federation

@@ -303,7 +303,7 @@ def _check_header(path: Path, header: Sequence[str], line: int) -> None:
             f"{path}, line {line}: the one column {header[0][:60]!r}",
             hint=f"if it is several, say `delimiter: {_MARKS[mark]}`; if not, rename it",
         )
-    if all(_is_number(name) for name in header):
+    if all(NUMBER.fullmatch(name.strip()) for name in header):
         raise DataError(
             f"{path}, line {line}: {', '.join(header[:4])} are numbers, not names",
             hint="put a line with the columns' names above the rows",
@@ -330,7 +330,3 @@ def _is_utf8(start: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _is_number(cell: str) -> bool:
-    return NUMBER.fullmatch(cell.strip()) is not None

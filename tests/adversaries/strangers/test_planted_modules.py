@@ -122,6 +122,13 @@ def test_empty_entries_of_the_path_go_and_named_ones_stay(monkeypatch: pytest.Mo
     assert "PYTHONSAFEPATH" not in os.environ and os.environ["PYTHONPATH"] == ""
 
 
+def test_a_path_of_empty_entries_alone_goes_for_the_children_of_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep)
+    with safe_children():
+        assert "PYTHONPATH" not in os.environ
+    assert os.environ["PYTHONPATH"] == os.pathsep
+
+
 def starts() -> Iterator[tuple[str, ast.AST, str]]:
     """Every expression of the product that can name the interpreter or start a process, and its source."""
     for folder in (*CODE, "deploy"):
