@@ -176,8 +176,7 @@ class BudgetSpent(ColonnadeError):
     telling = None
 
 
-DIVERGED = "training has diverged"
-"""Beginning of the text about a divergence that other members read."""
+DIVERGED = "training has diverged"  # beginning of the text about a divergence that other members read
 
 
 class TrainingDiverged(ColonnadeError):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-LONGEST = 1000
-"""Characters of a text from the network that are kept."""
+LONGEST = 1000  # characters of a text from the network that are kept
 
 _MARKUP = re.compile(r"[\\`*\[\]<>&|~]|(?<![^\W_])_|_(?![^\W_])")  # an underscore within a word is none
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}

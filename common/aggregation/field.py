@@ -136,8 +136,7 @@ def _check(left: Tensor, right: Tensor) -> tuple[int, ...]:
     )
 
 
-Elements = Callable[[Sequence[int]], Tensor]
-"""Returns a tensor of a shape, int64, uniform on [0, p)."""
+Elements = Callable[[Sequence[int]], Tensor]  # returns a tensor of a shape, int64, uniform on [0, p)
 
 _WORDS = 2**15  # at once: keystream and candidates stay in the cache
 _ZEROS = bytes(4 * _WORDS)

@@ -76,8 +76,7 @@ class KeyProofs(ServerMessage):
     proofs: Annotated[Tensor, TensorSpec("parties", "key_proof", dtype="uint8")]
 
 
-AGREEMENT = (KeyOffer, KeyRing, KeyProof, KeyProofs)
-"""Message kinds that a contract adds to its own."""
+AGREEMENT = (KeyOffer, KeyRing, KeyProof, KeyProofs)  # message kinds that a contract adds to its own
 
 
 def agreement_limits(parties: int) -> dict[str, int]:
@@ -189,8 +188,7 @@ class Masked(PartyMessage):
     words: Annotated[MaskedTensor, TensorSpec("lines", "words", dtype="int32")]
 
 
-BLINDED = (*AGREEMENT, Members, SetProof, SetProofs, Masked, *RECOVERY)
-"""Message kinds that a contract adds to its own."""
+BLINDED = (*AGREEMENT, Members, SetProof, SetProofs, Masked, *RECOVERY)  # message kinds that a contract adds to its own
 
 
 def blinded_limits(federation: FederationConfig, rows: int, width: int) -> dict[str, int]:

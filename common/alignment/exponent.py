@@ -272,8 +272,7 @@ class Exponent:
         known: results of earlier alignments with this secret; None raises everything.
     """
 
-    width = ELEMENT
-    """Bytes of an element."""
+    width = ELEMENT  # bytes of an element
     proves = False
 
     def __init__(self, scalar: bytes, raising: Raising, known: RaisedElements | None = None) -> None:

@@ -27,8 +27,7 @@ from colonnade.common.run.json_text import Witness, parse_json, sealed, unsealed
 NAME = "tested.json"
 """Name of the count in a member's folder of alignments. `forget` keeps it."""
 
-WITNESS = "tested.hash"
-"""Name of the file beside it that says which count is the newest."""
+WITNESS = "tested.hash"  # name of the file beside it that says which count is the newest
 
 _LOST = "restore it; without it, what others tested in the last 24 hours is not counted"
 _HOUR = 3600

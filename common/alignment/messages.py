@@ -17,8 +17,7 @@ from colonnade.common.crypto.group import ELEMENT
 from colonnade.common.messaging.message import Kinds, PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import MaskedTensor
 
-BLOCK = 8192
-"""Maximum keys of a message: 256 KiB of elements, a quarter of a second of exponentiations."""
+BLOCK = 8192  # maximum keys of a message: 256 KiB of elements, a quarter of a second of exponentiations
 
 
 _CERTIFICATE = 8192  # maximum bytes of a chain in PEM
@@ -30,8 +29,7 @@ _BOX = 128  # bytes of a box beyond them: a proof, a nonce and a tag
 
 DIGEST = 32
 
-NONCE = 32
-"""Bytes of the random number that every member contributes to the identity of an alignment."""
+NONCE = 32  # bytes of the random number that every member contributes to the identity of an alignment
 
 
 @message

@@ -23,8 +23,7 @@ from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging.raw import to_bytes, to_tensor
 
 _SEAL_KEY = 32
-KEYS = POINT + _SEAL_KEY
-"""Bytes that a party pledges with its own list: x G of its exponent x, and a key for sealing."""
+KEYS = POINT + _SEAL_KEY  # bytes that a party pledges with its own list: x G of its exponent x, and a key for sealing
 
 
 class ProvenExponent(Exponent):

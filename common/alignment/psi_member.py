@@ -33,8 +33,7 @@ from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.messaging.raw import to_bytes, to_tensor
 from colonnade.common.run.files import write_kept
 
-Draw = Callable[[int], bytes]
-"""Returns the given number of random bytes."""
+Draw = Callable[[int], bytes]  # returns the given number of random bytes
 
 SHUFFLED = "positions in a shuffled list"
 _RAISED = "hashed keys, raised to a secret and shuffled"

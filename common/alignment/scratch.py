@@ -23,11 +23,9 @@ from colonnade.common.alignment.messages import BLOCK
 from colonnade.common.crypto.group import ELEMENT
 from colonnade.common.errors import ContractError, EnvironmentFault, InputError
 
-Records = NDArray[np.uint8]
-"""(records, width)."""
+Records = NDArray[np.uint8]  # (records, width)
 
-NUMBER = 8
-"""Bytes of a position."""
+NUMBER = 8  # bytes of a position
 
 
 class Scratch:
@@ -107,8 +105,7 @@ def places_of(span: slice) -> Records:
     return to_records(torch.arange(span.start, span.stop))
 
 
-BUCKET = 16384
-"""Maximum records of a bucket on average."""
+BUCKET = 16384  # maximum records of a bucket on average
 
 _MOST_BITS = 16  # of the two bytes that select a record's bucket
 _SPARE = 128  # over twice the average, which random bytes practically never reach

@@ -16,8 +16,7 @@ from pydantic import Field
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.section import Section
 
-MOST_PARTS = 8
-"""Maximum columns of a key."""
+MOST_PARTS = 8  # maximum columns of a key
 
 
 def joined(parts: Sequence[str]) -> str:

@@ -147,8 +147,7 @@ _NEWER: Mapping[str, Any] = {
 # Every party of a simulation asks for the hashes of one section, all and lasting ones. By identity: a copy with other
 # values is another section.
 _PIN = "parties."
-PINS = "parties.*"
-"""Key of a Hello for the certificates of all parties."""
+PINS = "parties.*"  # key of a Hello for the certificates of all parties
 
 _WHOLE, _DIGITS = 64, 2  # of the hash of all certificates, and of each
 _hashed: dict[int, tuple[ReferenceType[FederationConfig], dict[str, str], dict[str, str]]] = {}

@@ -20,8 +20,7 @@ _BUILT_IN = (
 OUTSIDE_METRICS = PlugIns("metrics", _BUILT_IN)
 """Metrics of installed packages, computed by the server; built-in names are reserved."""
 
-OF_A_PARTY = ("accuracy_", "rmse_")
-"""Prefixes of metrics of one party's own model."""
+OF_A_PARTY = ("accuracy_", "rmse_")  # prefixes of metrics of one party's own model
 
 
 def check_registered(plug_ins: PlugIns, key: str, name: str) -> None:

@@ -11,14 +11,12 @@ from pydantic import Field
 from colonnade.common.config.optimisers import AdamWConfig, OptimiserConfig
 from colonnade.common.section import Section
 
-PLAIN = AdamWConfig(lr=2e-3, weight_decay=0.1)
-"""Where every exchange is one step."""
+PLAIN = AdamWConfig(lr=2e-3, weight_decay=0.1)  # where every exchange is one step
 
 INTERACTING: Mapping[str, Any] = {"name": "mlp", "hidden": 128, "dropout": 0}
 """A head for interactions between columns of several parties; a linear head adds up the parties' contributions."""
 
-SMALL = AdamWConfig(lr=1e-3, weight_decay=0.1)
-"""For exchanges of many steps, and for heads on a sum of embeddings."""
+SMALL = AdamWConfig(lr=1e-3, weight_decay=0.1)  # for exchanges of many steps, and for heads on a sum of embeddings
 
 LARGE = AdamWConfig(lr=4e-3, weight_decay=0.1)
 """For bottom models whose embeddings are summed: they share one width and learn more slowly."""
@@ -163,8 +161,7 @@ Missing = Annotated[
     Field(description="replacement for a party that did not answer: zeros, its last value, or skip the round"),
 ]
 
-Damping = Literal["parties", "none"]
-"""Damping of steps that all parties take at once: divided by their number, or none."""
+Damping = Literal["parties", "none"]  # damping of steps that all parties take at once: divided by their number, or none
 
 
 def damping_factor(damping: Damping, parties: int) -> float:

@@ -87,14 +87,11 @@ StopMetric = Literal[
     "brier", "rmse", "mae", "r2",
 ]  # fmt: skip
 
-POISSON = "poisson"
-"""The loss of `federation.loss` that is built in."""
+POISSON = "poisson"  # the loss of `federation.loss` that is built in
 
-OF_NUMBERS = ("rmse", "mae", "r2", "loss")
-"""Metrics by which a regression may be stopped."""
+OF_NUMBERS = ("rmse", "mae", "r2", "loss")  # metrics by which a regression may be stopped
 
-OF_TWO = ("ks", "lift")
-"""Metrics defined only for two classes."""
+OF_TWO = ("ks", "lift")  # metrics defined only for two classes
 
 
 class StopConfig(Section):

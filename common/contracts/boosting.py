@@ -13,10 +13,8 @@ from colonnade.common.encryption.parameters import SumSize
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.forms import AS_IS
 
-ROWS = 2**22
-"""Scores of all rows of a run, at most, where they are one message."""
-CLASSES = 16
-"""Classes, or numbers to predict, at most: each has vectors of its own in every round."""
+ROWS = 2**22  # scores of all rows of a run, at most, where they are one message
+CLASSES = 16  # classes, or numbers to predict, at most: each has vectors of its own in every round
 
 
 class BoostedConfig(ProtocolConfig):

@@ -76,8 +76,7 @@ class Evaluation(PartyMessage):
     h: Annotated[Released, TensorSpec("rows", "width")]
 
 
-PAIRS = (Pair, Difference, Evaluation)
-"""A contract's messages."""
+PAIRS = (Pair, Difference, Evaluation)  # a contract's messages
 
 SEES = {
     "server": "every party's embeddings of the training, validation and test rows, in the clear, and of every batch a "

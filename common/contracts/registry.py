@@ -48,8 +48,7 @@ NAMES = (
 )  # fmt: skip
 """The built-in protocols, in the order in which they are listed."""
 
-OUTSIDE = PlugIns("protocols", NAMES)
-"""Protocols of installed packages: each entry names its module."""
+OUTSIDE = PlugIns("protocols", NAMES)  # protocols of installed packages: each entry names its module
 
 _NEEDED = ("CONTRACT", "serve", "participate")
 
@@ -110,8 +109,7 @@ def _from_outside(name: str) -> ModuleType:
     return loaded
 
 
-CONTRACTS: Mapping[str, Contract[Any]] = ByName("colonnade.common.protocols", "CONTRACT")
-"""Contract of every protocol."""
+CONTRACTS: Mapping[str, Contract[Any]] = ByName("colonnade.common.protocols", "CONTRACT")  # contract of every protocol
 
 
 def imported_contracts() -> dict[str, Contract[Any]]:

@@ -78,8 +78,7 @@ class Step(ServerMessage):
     step: Annotated[Tensor, TensorSpec("two", dtype="float64")]
 
 
-REGRESSION = (*SUMMED, *RETURNED, Products, Direction, Step, *BLINDED)
-"""Message kinds of a regression's steps."""
+REGRESSION = (*SUMMED, *RETURNED, Products, Direction, Step, *BLINDED)  # message kinds of a regression's steps
 
 
 def scale_of(federation: FederationConfig) -> float:

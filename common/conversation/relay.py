@@ -13,8 +13,7 @@ from typing import Protocol
 from colonnade.common.conversation.parcels import Relayed, Statement
 from colonnade.common.errors import ContractError
 
-LARGEST = 49152
-"""Maximum bytes of a statement's body."""
+LARGEST = 49152  # maximum bytes of a statement's body
 
 _SIGNED = 8192  # bytes of a certificate and a signature
 _FRAME = 60_000  # bytes of statements that go out together, unless one is larger

@@ -18,8 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from colonnade.common.errors import InputError
 
-ELEMENT = 32
-"""Bytes of an element, and of a secret."""
+ELEMENT = 32  # bytes of an element, and of a secret
 
 _P = gmpy2.mpz(2**255 - 19)
 _A = 486662

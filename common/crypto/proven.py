@@ -30,8 +30,7 @@ Point = Any  # coincurve's PublicKey, which is imported where it is needed
 
 POINT = 64
 
-PROOF = 64
-"""Bytes of a proof: challenge and response."""
+PROOF = 64  # bytes of a proof: challenge and response
 
 _ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 _SCALAR = 32

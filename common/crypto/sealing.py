@@ -39,8 +39,7 @@ from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.messaging.raw import to_tensor
 from colonnade.common.run.json_text import parse_json
 
-Parts = Mapping[str, str | int]
-"""Part of the beginning of a session -> its value, or its hash, in the order of `PARTS`."""
+Parts = Mapping[str, str | int]  # part of the beginning of a session -> its value, or its hash, in the order of `PARTS`
 
 PARTS: Mapping[str, str] = {
     "section": "the agreed section",

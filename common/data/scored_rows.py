@@ -32,8 +32,7 @@ from colonnade.common.run.files import open_own
 from colonnade.common.run.json_text import is_torn
 from colonnade.common.run.run_folder import MemberFolder
 
-PERIOD = 3600.0
-"""Seconds of a service that one batch covers; a batch also ends with the session of a prediction."""
+PERIOD = 3600.0  # seconds of a service that one batch covers; a batch also ends with the session of a prediction
 
 _NEW = "that training had not"
 _NAMED = 5  # columns in a line

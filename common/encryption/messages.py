@@ -22,20 +22,14 @@ from colonnade.common.encryption.parameters import DEGREE
 from colonnade.common.messaging.fields import MaskedTensor, Released, Tensor
 from colonnade.common.messaging.message import Alike, PartyMessage, ServerMessage, TensorSpec, message
 
-BLOCK = 4 * DEGREE
-"""Rows of a block of ciphertexts or sides."""
-PART = 256
-"""Bins of a part of a hint."""
-NONCE = 32
-"""Bytes of a nonce."""
-COLUMNS, BINS = 4096, 2**16
-"""Columns of a party, and bins of all of them, at most."""
-WIDEST = 256
-"""Bins of a column, at most."""
+BLOCK = 4 * DEGREE  # rows of a block of ciphertexts or sides
+PART = 256  # bins of a part of a hint
+NONCE = 32  # bytes of a nonce
+COLUMNS, BINS = 4096, 2**16  # columns of a party, and bins of all of them, at most
+WIDEST = 256  # bins of a column, at most
 WORDS, MISSING, RISING, FALLING = 1, 2, 4, 8
 """Kinds of a column, added up: of words, with a last bin of missing values, and directions of numbers."""
-KINDS = frozenset({0, 1, 2, 3, 4, 6, 8, 10})
-"""The sums that there are."""
+KINDS = frozenset({0, 1, 2, 3, 4, 6, 8, 10})  # the sums that there are
 
 
 @message
@@ -137,13 +131,11 @@ class OpenedSums(ServerMessage):
     y: Annotated[Tensor, TensorSpec("bins", "vectors", dtype="int64")]
 
 
-SUMMED = (BinCounts, Nonces, HintPart, Masks, Vectors)
-"""Message kinds that a contract adds to its own."""
+SUMMED = (BinCounts, Nonces, HintPart, Masks, Vectors)  # message kinds that a contract adds to its own
 RETURNED = (ProbeDigest, ProbeSeed, ProbeSums, MaskedSums, OpenedSums)
 """Likewise, where sums go back to their owner, after a probe of its hint (probe.py)."""
 DIGEST = 32
-PROBE = 1
-"""Level of a probe's vectors."""
+PROBE = 1  # level of a probe's vectors
 
 
 def sum_limits(federation: FederationConfig, vectors: int) -> dict[str, int]:

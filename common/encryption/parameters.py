@@ -9,20 +9,16 @@ from functools import cached_property
 
 from colonnade.common.errors import InputError
 
-DEGREE = 4096
-"""N, of the polynomials: a block has as many rows."""
-WORD = 64
-"""q = 2^64."""
-SIGMA = 8
-"""Deviation of the errors e, u and e'."""
+DEGREE = 4096  # N, of the polynomials: a block has as many rows
+WORD = 64  # q = 2^64
+SIGMA = 8  # deviation of the errors e, u and e'
 
 STANDARD = {1024: (27, 19, 14), 2048: (54, 37, 29), 4096: (109, 75, 58), 8192: (218, 152, 118), 16384: (438, 305, 237)}
 """log2 of the largest modulus for 128, 192 and 256 bits against classical attacks, by N: ternary secrets, errors of
 deviation 3.2 or more. Table 1 of the Homomorphic Encryption Standard (Albrecht et al. 2018)."""
 LEAST_SIGMA = 3.2
 
-FLOOD = 2.0**16
-"""How many times larger than what it hides the party's last noise is."""
+FLOOD = 2.0**16  # how many times larger than what it hides the party's last noise is
 FINE, COARSE = 2**20, 2**16
 """That noise is x + COARSE y, with x of deviation FINE. The sum is a discrete Gaussian up to less than 2^-100, since
 FINE / COARSE = 16 is above 1.9, the integers' smoothing parameter for 2^-100 (Micciancio and Walter 2017)."""

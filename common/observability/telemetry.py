@@ -19,8 +19,7 @@ from colonnade.common.run.json_text import open_to_append
 from colonnade.common.run.rate_limit import Digest, Event, Listener
 from colonnade.common.text import escaped
 
-VARIABLE = "COLONNADE_LOG"
-"""Environment variable with the level that a member's process writes to its standard error."""
+VARIABLE = "COLONNADE_LOG"  # environment variable with the level that a member's process writes to its standard error
 
 LEVELS: Mapping[str, int] = {
     **dict.fromkeys(

@@ -12,8 +12,7 @@ from pydantic import BaseModel
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.run.run_folder import RunFolder
 
-KIND_KEYS = ("source", "kind", "mechanism", "name")
-"""Keys that decide the other keys of their section."""
+KIND_KEYS = ("source", "kind", "mechanism", "name")  # keys that decide the other keys of their section
 
 
 @runtime_checkable

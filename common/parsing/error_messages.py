@@ -21,8 +21,7 @@ from colonnade.common.contracts.registry import imported_contracts
 from colonnade.common.errors import ConfigError, InputError, nearest, shown
 from colonnade.common.run.plug_ins import Extended, PlugIns
 
-TEMPLATE = "every_party"
-"""The template section merged under every party's own."""
+TEMPLATE = "every_party"  # the template section merged under every party's own
 
 _PLACES = 4  # at most so many are named for a key that stands in the wrong one
 

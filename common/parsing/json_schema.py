@@ -30,14 +30,12 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _REF = "#/$defs/"
 _PARTY, _PART = "PartyConfig", "-part"
 _CSV = ("CsvData", "CsvLabels")
-_USUAL = ("gaussian",)
-"""Kinds that a section has if it names none."""
+_USUAL = ("gaussian",)  # kinds that a section has if it names none
 
 _OF_PROTOCOLS = "sgd"
 """A kind whose sections take the protocol's kind if they name none: these may have the keys of any kind."""
 
-_SHORT = ("name", "kind")
-"""Keys whose value may stand for the section."""
+_SHORT = ("name", "kind")  # keys whose value may stand for the section
 
 _TIME = r"(\d+(\.\d*)?|\.\d+) *(ms|s|min|h)"
 _PATTERNS = (

@@ -40,11 +40,9 @@ from colonnade.common.errors import InputError
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.laplace import Bits, bernoulli_exp, discrete_laplace
 
-SMOOTHING = 9
-"""v, of the rounding: the variance that is given up."""
+SMOOTHING = 9  # v, of the rounding: the variance that is given up
 
-LEAST = 2**8
-"""The smallest sigma of a share, in steps."""
+LEAST = 2**8  # the smallest sigma of a share, in steps
 
 
 def share(deviation: float, parties: int) -> int:

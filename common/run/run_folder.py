@@ -19,11 +19,9 @@ from colonnade.common.run.files import refuse_path, write_kept
 from colonnade.common.run.json_text import Witness, parse_json, read_lines, sealed, unsealed
 from colonnade.common.version import VERSION
 
-FORMAT = 1
-"""Format of a run's folder, written since 0.2.0."""
+FORMAT = 1  # format of a run's folder, written since 0.2.0
 
-SUMMARY_SCHEMA = 1
-"""Format of summary.json."""
+SUMMARY_SCHEMA = 1  # format of summary.json
 
 STAMP = {"format": FORMAT, "version": VERSION}
 
@@ -44,27 +42,21 @@ class MemberFolder:
 
     path: Path
 
-    config = _Below("config.yaml")
-    """The resolved configuration: in the run's folder every member's, as far as known there; at a party, its own."""
-    events = _Below("events.jsonl")
-    """Events of training, one per line."""
-    prediction_events = _Below("predictions.jsonl")
-    """Events of predictions, one per line."""
+    config = _Below("config.yaml")  # resolved: in the run's folder every member's, as far as known; at a party, its own
+    events = _Below("events.jsonl")  # events of training, one per line
+    prediction_events = _Below("predictions.jsonl")  # events of predictions, one per line
     checkpoints = _Below("checkpoints")
     run_cache = _Below("once")
     prediction_cache = _Below("once-predictions")
     encoder = _Below("encoder.json")
-    distribution = _Below("distribution.json")
-    """Counts of the member's training rows by column and bin, with which rows of predictions are compared."""
-    batches = _Below("batches.jsonl")
-    """One line for each batch of predictions: missing values, new words and shifted columns."""
-    tables = _Below("tables")
-    """Copies of the member's tables, as they were read."""
-    start = _Below("start.secret")
-    """The secret that the member's own draws follow from, where the start is not public."""
+    distribution = _Below("distribution.json")  # training rows by column and bin, with which predictions are compared
+    batches = _Below(
+        "batches.jsonl"
+    )  # a line for each batch of predictions: missing values, new words, shifted columns
+    tables = _Below("tables")  # copies of the member's tables, as they were read
+    start = _Below("start.secret")  # the secret that the member's own draws follow from, where the start is not public
     report = _Below("report.html")
-    trackers = _Below("trackers.json")
-    """What experiment trackers keep for a resumed run, such as MLflow's number of the run."""
+    trackers = _Below("trackers.json")  # what trackers keep for a resumed run, such as MLflow's number of it
 
     @property
     def begun(self) -> bool:
@@ -98,37 +90,25 @@ class MemberFolder:
 
 @dataclass(frozen=True)
 class PartyFolder(MemberFolder):
-    ledger = _Below("ledger.jsonl")
-    """The ledger: messages that left the party, one per line."""
-    pinned = _Below("pinned.json")
-    """The run that the folder belongs to."""
-    model_record = pinned
-    """Names the round of the run's model."""
-    log = _Below("log.txt")
-    """Output of its process, if the launcher started it."""
-    answers_log = _Below("answers.log")
-    """Output of its prediction process."""
-    own_predictions = _Below("own-predictions.csv")
-    """Its own predictions, which stay local."""
-    reasons = _Below("reasons.csv")
-    """Reasons of the scores that it took part in, which stay local."""
-    chaos = _Below("chaos.json")
-    """Injected faults that occurred."""
-    capture = _Below("capture.bin")
-    """Captured messages about training rows."""
-    evaluation_capture = _Below("capture-evaluations.bin")
-    """Captured messages about validation and test rows."""
+    ledger = _Below("ledger.jsonl")  # the ledger: messages that left the party, one per line
+    pinned = _Below("pinned.json")  # the run that the folder belongs to
+    model_record = pinned  # names the round of the run's model
+    log = _Below("log.txt")  # output of its process, if the launcher started it
+    answers_log = _Below("answers.log")  # output of its prediction process
+    own_predictions = _Below("own-predictions.csv")  # its own predictions, which stay local
+    reasons = _Below("reasons.csv")  # reasons of the scores that it took part in, which stay local
+    chaos = _Below("chaos.json")  # injected faults that occurred
+    capture = _Below("capture.bin")  # captured messages about training rows
+    evaluation_capture = _Below("capture-evaluations.bin")  # captured messages about validation and test rows
 
     @property
     def has_sent(self) -> bool:
         """True if a message of a run has left: its ledger has more than the control messages of joining one."""
         return any("control" not in entry for entry in read_lines(self.ledger))
 
-    export = _Below("export")
-    """Its exported part of the model."""
+    export = _Below("export")  # its exported part of the model
     bins = _Below("bins.html")
-    codes = _Below("codes")
-    """The released codes of its rows, each drawn once, and the encoder that makes them."""
+    codes = _Below("codes")  # the released codes of its rows, each drawn once, and the encoder that makes them
 
 
 @dataclass(frozen=True)
@@ -136,39 +116,26 @@ class RunFolder(MemberFolder):
     """The folder of a run: the server's, and that of the launcher that started everyone."""
 
     summary = _Below("summary.json")
-    run = _Below("run.json")
-    """The run's number, and the folder's format."""
-    model_record = _Below("checkpoints/committed.json")
-    """Names the round of the run's model: the record of checkpoints that all members have."""
-    launch = _Below("launch.json")
-    """Launch settings of `up`."""
-    simulated = _Below("simulated.json")
-    """Settings of `simulate`, and the folder's format."""
-    server_config = _Below("server.yaml")
-    """The server's own configuration, where the launcher stores every member's in `config`."""
+    run = _Below("run.json")  # the run's number, and the folder's format
+    model_record = _Below(
+        "checkpoints/committed.json"
+    )  # checkpoints of all members; names the round of the run's model
+    launch = _Below("launch.json")  # launch settings of `up`
+    simulated = _Below("simulated.json")  # settings of `simulate`, and the folder's format
+    server_config = _Below("server.yaml")  # the server's own, where the launcher stores every member's in `config`
     session = _Below("session")
-    noisy_labels = _Below("noisy-labels.safetensors")
-    """The training labels with noise, where they are private."""
-    answers = _Below("answers.json")
-    """Number of responses sent about every row, with response noise."""
-    hashes = _Below("answers.hash")
-    """Shows whether `answers` is the newest."""
-    server_log = _Below("server.log")
-    """Output of the server's process, if the launcher started it."""
-    scores = _Below("scores.csv")
-    """Scores of the model's rows in a run with two classes, with their keys and classes: the server's own."""
-    predictions = _Below("predictions.csv")
-    """Predictions requested together with the run."""
-    tokens = _Below("serve.tokens")
-    """The callers of a served model."""
-    comparison = _Below("comparison.html")
-    """The page that compares this run with others."""
+    noisy_labels = _Below("noisy-labels.safetensors")  # the training labels with noise, where they are private
+    answers = _Below("answers.json")  # number of responses sent about every row, with response noise
+    hashes = _Below("answers.hash")  # shows whether `answers` is the newest
+    server_log = _Below("server.log")  # output of the server's process, if the launcher started it
+    scores = _Below("scores.csv")  # the server's own, of a run with two classes: rows' scores, with keys and classes
+    predictions = _Below("predictions.csv")  # predictions requested together with the run
+    tokens = _Below("serve.tokens")  # the callers of a served model
+    comparison = _Below("comparison.html")  # the page that compares this run with others
     card = _Below("card.md")
-    card_answers = _Below("card.yaml")
-    """What people have written for the model card."""
+    card_answers = _Below("card.yaml")  # what people have written for the model card
     scorecard = _Below("scorecard.html")
-    explained = _Below("explain.json")
-    """Contribution of each party, as JSON."""
+    explained = _Below("explain.json")  # contribution of each party, as JSON
     explained_page = _Below("explain.html")
     attacks = _Below("attacks")
 

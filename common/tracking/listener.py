@@ -35,11 +35,9 @@ from colonnade.common.version import VERSION
 
 Record = Callable[[Tracker], None]
 
-MOST = 20_000
-"""Maximum records that wait for a tracker; later ones are dropped and counted."""
+MOST = 20_000  # maximum records that wait for a tracker; later ones are dropped and counted
 
-PAUSES = (1.0, 60.0)
-"""Seconds before the second attempt, and maximum between two; a pause doubles."""
+PAUSES = (1.0, 60.0)  # seconds before the second attempt, and maximum between two; a pause doubles
 
 _WORDS = 300  # characters of a tracker's error
 

@@ -14,14 +14,12 @@ from colonnade.common.errors import IdentityError
 
 SERVER = "server"
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-"""Hosts of a server that is dialled from its own machine."""
+LOOPBACK = ("localhost", "127.0.0.1", "::1")  # hosts of a server that is dialled from its own machine
 
 _AUTHORITY = "ca"  # the authority's folder, next to those of the members
 _NAME = re.compile(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?")
 _FINGERPRINT = re.compile(r"sha256:[0-9a-f]{64}")
-SUFFIX = ".colonnade"
-"""End of the DNS name of a party or of the server in its certificate."""
+SUFFIX = ".colonnade"  # end of the DNS name of a party or of the server in its certificate
 
 
 def check_name(name: str) -> str:

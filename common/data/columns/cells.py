@@ -99,14 +99,12 @@ MARKS = (
 hint.
 """
 
-LARGEST = 3.4e38
-"""Largest number of a column: larger ones overflow float32, and sums of squares in wider types."""
+LARGEST = 3.4e38  # largest number of a column: larger ones overflow float32, and sums of squares in wider types
 
 TRUE = ("true", "t", "yes", "y", "ja", "j", "wahr", "oui", "vrai", "on", "1")
 FALSE = ("false", "f", "no", "n", "nein", "falsch", "non", "faux", "off", "0")
 
-LONGEST = 4096
-"""Maximum bytes of a word or key; anything longer is a text or a file, not a category."""
+LONGEST = 4096  # maximum bytes of a word or key; anything longer is a text or a file, not a category
 
 _SHOWN = 40  # characters of a cell in a message
 MEND = (

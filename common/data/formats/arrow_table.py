@@ -65,8 +65,7 @@ def write_arrow(table: pa.Table, file: IO[bytes]) -> None:
         opened.write_table(table, max_chunksize=BATCH)
 
 
-_UNNAMED = re.compile(r"__index_level_\d+__")
-"""An index without a name, also in a file that has lost the metadata."""
+_UNNAMED = re.compile(r"__index_level_\d+__")  # an index without a name, also in a file that has lost the metadata
 
 _KEY = b"pandas"
 

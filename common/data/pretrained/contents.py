@@ -26,11 +26,9 @@ from colonnade.common.data.table_cache import DAMAGES, read_copy, write_copy
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.run.activity import activity
 
-FOLDER = ".embeddings"
-"""Beside the configuration: embeddings of frozen towers."""
+FOLDER = ".embeddings"  # beside the configuration: embeddings of frozen towers
 
-LONGEST = 1 << 20
-"""Maximum bytes of a text."""
+LONGEST = 1 << 20  # maximum bytes of a text
 
 _TOGETHER = 256  # embeddings in a file
 

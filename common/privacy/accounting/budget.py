@@ -31,8 +31,7 @@ class Reserved:
         already: counted by the ledger.
     """
 
-    held_back: ClassVar[str]
-    """What waits for the disk, for the error."""
+    held_back: ClassVar[str]  # what waits for the disk, for the error
 
     def __init__(
         self, path: Path | None, name: str, counts: dict[str, float] | None, already: float, block: int

@@ -26,8 +26,7 @@ from colonnade.common.messaging.message import Message, dtype_name, payload_byte
 from colonnade.common.run.files import open_own
 from colonnade.common.run.json_text import is_torn, parse_json, read_lines
 
-BEGINNING = "0" * 64
-"""Placeholder for the hash before the first line."""
+BEGINNING = "0" * 64  # placeholder for the hash before the first line
 
 _MARK = ', "chain": "'
 _END = '"}'

@@ -233,8 +233,7 @@ def _paid(rounds: int, allowed: int, releases: Callable[[int], int]) -> int:
     return low
 
 
-LITTLE = 20.0
-"""Epsilon above which a guarantee protects little."""
+LITTLE = 20.0  # epsilon above which a guarantee protects little
 
 
 class Sentence(NamedTuple):
