@@ -49,7 +49,7 @@ class MemberFolder:
     run_cache = _Below("once")
     prediction_cache = _Below("once-predictions")
     encoder = _Below("encoder.json")
-    distribution = _Below("distribution.json")  # training rows by column and bin, with which predictions are compared
+    distribution = _Below("distribution.json")  # training rows by column and bin, to compare predictions with
     batches = _Below(
         "batches.jsonl"
     )  # a line for each batch of predictions: missing values, new words, shifted columns
@@ -117,9 +117,7 @@ class RunFolder(MemberFolder):
 
     summary = _Below("summary.json")
     run = _Below("run.json")  # the run's number, and the folder's format
-    model_record = _Below(
-        "checkpoints/committed.json"
-    )  # checkpoints of all members; names the round of the run's model
+    model_record = _Below("checkpoints/committed.json")  # checkpoints of all members, and the round of the run's model
     launch = _Below("launch.json")  # launch settings of `up`
     simulated = _Below("simulated.json")  # settings of `simulate`, and the folder's format
     server_config = _Below("server.yaml")  # the server's own, where the launcher stores every member's in `config`
