@@ -50,9 +50,7 @@ class MemberFolder:
     prediction_cache = _Below("once-predictions")
     encoder = _Below("encoder.json")
     distribution = _Below("distribution.json")  # training rows by column and bin, to compare predictions with
-    batches = _Below(
-        "batches.jsonl"
-    )  # a line for each batch of predictions: missing values, new words, shifted columns
+    batches = _Below("batches.jsonl")  # a line a batch of predictions: missing values, new words, shifted columns
     tables = _Below("tables")  # copies of the member's tables, as they were read
     start = _Below("start.secret")  # the secret that the member's own draws follow from, where the start is not public
     report = _Below("report.html")
