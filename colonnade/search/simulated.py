@@ -118,7 +118,7 @@ class _Evaluations:
                 key.removeprefix("test_"): value for key, value in event.items() if key.startswith("test_")
             }
             return
-        values = {key.removeprefix(self._prefix): value for key, value in event.items() if self._own(key)}
+        values = {key.removeprefix(self._prefix): value for key, value in event.items() if key.startswith(self._prefix)}
         if wrong := next((key for key, value in values.items() if not math.isfinite(value)), None):
             raise Diverged(
                 f"diverged: {self._prefix}{wrong} is no number in round {event['round']}",
@@ -127,9 +127,6 @@ class _Evaluations:
         self.found[event["round"]], self.errors[event["round"]] = values, event.get("errors", {})
         if not self._listen(len(self.found), values, event["round"] == self._rounds):
             raise TrialEnded
-
-    def _own(self, key: str) -> bool:
-        return key.startswith(self._prefix)
 
 
 def perform(task: Task, listen: Listen) -> Result:

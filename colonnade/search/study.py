@@ -121,7 +121,9 @@ class TrialStore:
             if len(counted) >= trials:
                 return None
             self.study.sampler = optuna.samplers.TPESampler(
-                seed=_derived(self.seed, len(counted)), constant_liar=True, n_startup_trials=_startup(trials)
+                seed=_derived(self.seed, len(counted)),
+                constant_liar=True,
+                n_startup_trials=max(1, min(10, trials // 4)),  # random ones, before the sampler learns
             )
             trial = self.study.ask()
             trial.set_user_attr(_PLACE, self.place)
@@ -287,8 +289,3 @@ def _drawn(trial: FrozenTrial) -> dict[str, Any]:
 
 def _derived(seed: int, number: int) -> int:
     return int.from_bytes(hashlib.blake2b(repr((seed, number)).encode(), digest_size=4).digest())
-
-
-def _startup(trials: int) -> int:
-    """Number of random trials before the sampler learns: ten, or a quarter if there are few."""
-    return max(1, min(10, trials // 4))

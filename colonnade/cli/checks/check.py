@@ -211,7 +211,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
         sums.show(min(schedules.values(), key=_train_rows))
     _check_classes(config, labels, overlap.common, schedules)
     _show_privacy(config, schedules, made)
-    _show_starts(public=federation.public_start)
+    (out.warn if federation.public_start else out.say)(_STARTS[federation.public_start])
     _show_length(federation, schedules)
     check_identities(config, base)  # last: data can be checked before certificates have come back
     _conclude(config, file, before)
@@ -247,10 +247,6 @@ def _conclude(config: Config, file: Path, before: int) -> None:
 def _describe(member: str, features: Features, data: DataConfig) -> None:
     for line in described(features, getattr(data, "types", {})):
         out.say(f"{member}: {line}")
-
-
-def _show_starts(*, public: bool) -> None:
-    (out.warn if public else out.say)(_STARTS[public])
 
 
 def _show_length(federation: FederationConfig, schedules: Mapping[str, Schedule]) -> None:

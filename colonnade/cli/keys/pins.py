@@ -88,7 +88,7 @@ class RosterText:
     def _changes(self, pins: Mapping[str, str]) -> list[tuple[int, int, str]]:
         """Replacements as begin, end, and new text."""
         document = yaml.compose(self.text, yaml.SafeLoader)
-        section = _value(document, "federation")
+        section = _entry(document, "federation")[1]
         key, parties = _entry(section, "parties")
         if key is None or parties is None:
             raise ConfigError(f"{self.path}: federation.parties is not written in its section", hint=_REMEDY)
@@ -174,10 +174,6 @@ def _entry(mapping: Any, name: str) -> tuple[yaml.Node | None, yaml.Node | None]
             if isinstance(key, yaml.ScalarNode) and key.value == name:
                 return key, value
     return None, None
-
-
-def _value(mapping: Any, name: str) -> Any:
-    return _entry(mapping, name)[1]
 
 
 def _span(node: yaml.Node) -> tuple[int, int]:

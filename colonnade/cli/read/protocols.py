@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-from types import ModuleType
 from typing import Annotated
 
 import typer
@@ -65,7 +64,7 @@ def show(name: Annotated[str, typer.Argument(help="a protocol")]) -> None:
     if name not in CONTRACTS:
         raise InputError(f"there is no protocol {name!r}{nearest(name, CONTRACTS)}", hint="see `colonnade protocols`")
     _show_keys(name)
-    modules = (sys.modules[CONTRACTS[name].config.__module__], *(_home(side[name]) for side in _SIDES))
+    modules = (sys.modules[CONTRACTS[name].config.__module__], *(sys.modules[side[name].__module__] for side in _SIDES))
     for module in dict.fromkeys(modules):  # a plug-in's protocol may be one module
         out.rule(module.__name__.replace(".", "/") + ".py", style="dim")
         try:
@@ -90,7 +89,3 @@ def _show_keys(name: str) -> None:
     for key in protocol_section(name).keys:
         table.add_row(key.name, *(text.replace("`", "") for text in (key.type, key.default, key.meaning)))
     out.show(table)
-
-
-def _home(side: object) -> ModuleType:
-    return sys.modules[side.__module__]

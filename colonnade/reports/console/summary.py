@@ -228,7 +228,9 @@ def metric_rows(summary: Mapping[str, Any], more: Mapping[str, str] = MappingPro
     metrics, stopped = summary["metrics"], best_of_stopped(summary) is not None
     last = ", last round" if stopped else ""
     named = {**_named(measure_of(summary)), **more}.items()
-    found = [(name + last, _with_baseline(summary, key)) for key, name in named if metrics.get(key) is not None]
+    found = [
+        (name + last, with_baseline(summary, key, metrics[key])) for key, name in named if metrics.get(key) is not None
+    ]
     found += [(name + last, number_words(key, value)) for key, name, value in extra_metrics(metrics)]
     best = [("best", best_words(kept))] if (kept := summary.get("best")) and kept["round"] != summary["rounds"] else []
     if (positive := positive_of(summary)) is not None and any(key.endswith(RANKED) for key in metrics):
@@ -268,10 +270,6 @@ def with_baseline(summary: Mapping[str, Any], key: str, value: float) -> str:
     if baseline is None or name not in BASELINES or (name == "accuracy" and not measure_of(summary)):
         return said
     return f"{said} ({BASELINES[name]}: {number_words(key, baseline)})"
-
-
-def _with_baseline(summary: Mapping[str, Any], key: str) -> str:
-    return with_baseline(summary, key, summary["metrics"][key])
 
 
 def _named(measure: str) -> dict[str, str]:

@@ -273,16 +273,17 @@ class ComparisonPage:
             ("seconds of computing", "seconds", seconds),
             ("epsilon: less is more privacy", "epsilon", lambda value: f"{value:.3g}"),
         ):
-            dots = [self._dot(one, cost) for one in stand if (cost := getattr(one, key))]
+            dots = [
+                Dot(one.name, cost, _value(one), colour=one.protection.colour)
+                for one in stand
+                if (cost := getattr(one, key))
+            ]
             if len({dot.x for dot in dots}) > 1:
                 title = f"{self._heading} against {name.partition(':')[0]}"
                 up = Axis(self.measure.name, self.measure.say)
                 drawn = scatter_chart(dots, Axis(name, say), up, title=title, references=lines)
                 found.append(Figure(title, drawn))
         return found
-
-    def _dot(self, one: Contender, cost: float) -> Dot:
-        return Dot(one.name, cost, _value(one), colour=one.protection.colour)
 
     def _cards(self, choice: Choice) -> list[Mapping[str, object]]:
         taken = choice.taken
