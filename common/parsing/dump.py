@@ -82,14 +82,17 @@ def yaml_text(tree: Mapping[str, Any], **layout: Any) -> str:
 
 def member_text(tree: Mapping[str, Any], member: str) -> str:
     """YAML of the federation's section and one member's own."""
-    own = {SERVER: tree[SERVER]} if member == SERVER else {"parties": {member: tree["parties"][member]}}
-    return yaml_text({"federation": tree["federation"], **own})
+    return yaml_text({"federation": tree["federation"]}) + _own_text(tree, member)
 
 
 def config_files(tree: Mapping[str, Any], folder: RunFolder) -> dict[Path, str]:
     """The files by their place in a run's folder, from a dumped configuration."""
-    files = {folder.config: yaml_text(tree)}
-    files[folder.server_config] = member_text(tree, SERVER)
+    agreed = yaml_text({"federation": tree["federation"]})  # once: it names all parties
+    files = {folder.config: yaml_text(tree), folder.server_config: agreed + _own_text(tree, SERVER)}
     for name in tree["federation"]["parties"]:
-        files[folder.party(name).config] = member_text(tree, name)
+        files[folder.party(name).config] = agreed + _own_text(tree, name)
     return files
+
+
+def _own_text(tree: Mapping[str, Any], member: str) -> str:
+    return yaml_text({SERVER: tree[SERVER]} if member == SERVER else {"parties": {member: tree["parties"][member]}})
