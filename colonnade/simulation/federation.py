@@ -51,7 +51,7 @@ from colonnade.common.parsing.dump import config_files, config_tree
 from colonnade.common.parsing.error_messages import whose
 from colonnade.common.run.activity import activity
 from colonnade.common.run.checkpoints import Checkpoints, MemoryCheckpoints, Owner
-from colonnade.common.run.files import write_durably
+from colonnade.common.run.files import rehearsal, write_durably
 from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import STAMP, PartyFolder, RunFolder
@@ -212,7 +212,8 @@ class Simulation:
 
     def run(self, loop: Callable[[float], inprocess.VirtualLoop] = inprocess.VirtualLoop) -> Outcome:
         """Runs server and parties to their end. `loop` makes an event loop whose clock starts at its argument."""
-        with torch.random.fork_rng(devices=[]), ExitStack() as ending:  # models may draw from torch's own generator
+        # Models may draw from torch's own generator.
+        with rehearsal(), torch.random.fork_rng(devices=[]), ExitStack() as ending:
             if self.files is None and self.config.federation.back_off and not self.start[0]:
                 folder = Path(ending.enter_context(TemporaryDirectory(prefix="colonnade-")))
                 self.files = RunFiles(folder, self.config, self.base, whole=self.sample is None)

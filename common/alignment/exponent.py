@@ -20,6 +20,7 @@ from colonnade.common.alignment.scratch import Records, Sorter, words
 from colonnade.common.crypto.group import ELEMENT, Secret, check_elements
 from colonnade.common.crypto.raising import Raising
 from colonnade.common.errors import EnvironmentFault
+from colonnade.common.run.files import sync
 
 _KEY = 32
 _CHECKSUM = 32
@@ -126,7 +127,7 @@ class RaisedElements:
                 lay_down(file, sorter, rows)
                 file.write(self._checksum(file, rows))
                 file.flush()
-                os.fsync(file.fileno())
+                sync(file.fileno())
             draft.replace(self._path)
             self._journal.close()
             self._open()

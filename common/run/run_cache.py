@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from colonnade.common.errors import CheckpointError, EnvironmentFault
-from colonnade.common.run.files import write_durably, write_kept
+from colonnade.common.run.files import sync, write_durably, write_kept
 from colonnade.common.run.json_text import parse_json
 
 
@@ -102,7 +102,7 @@ class RunCache:
         safetensors.torch.save_file(dict(tensors), draft)
         checksum = checksum_of(draft, number)
         with draft.open("rb") as file:
-            os.fsync(file.fileno())
+            sync(file.fileno())
         draft.replace(folder / f"{name}.safetensors")
         write_durably(folder / f"{name}.json", json.dumps({"number": number, "sha256": checksum}).encode())
 

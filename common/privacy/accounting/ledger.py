@@ -23,7 +23,7 @@ from typing import Any
 
 from colonnade.common.errors import CheckpointError, EnvironmentFault
 from colonnade.common.messaging.message import Message, dtype_name, payload_bytes, schema, tensor_specs, tensors
-from colonnade.common.run.files import open_own
+from colonnade.common.run.files import open_own, sync
 from colonnade.common.run.json_text import is_torn, parse_json, read_lines
 
 BEGINNING = "0" * 64  # placeholder for the hash before the first line
@@ -67,7 +67,7 @@ class Chain:
             _write(file, f"{before}{line[:-1]}{_MARK}{head}{_END}\n".encode())
             self._head, self._size = head, os.fstat(file.fileno()).st_size
             if durably:
-                os.fsync(file.fileno())
+                sync(file.fileno())
 
     def close(self) -> None:
         """Closes the file. Raises OSError if written lines cannot be made durable."""
@@ -127,7 +127,7 @@ def mark(path: Path) -> str:
     if not path.is_file():
         return f"0 {BEGINNING}"
     with io.FileIO(_opened(path), "a") as file, _alone(file):
-        os.fsync(file.fileno())
+        sync(file.fileno())
         return f"{os.fstat(file.fileno()).st_size} {newest(path)}"
 
 
