@@ -199,7 +199,7 @@ def test_a_rank_that_hangs_counts_as_gone(tmp_path: Path, monkeypatch: pytest.Mo
         meet(group, own_section(file), tmp_path)
         through = RankedBackprop("parties.party1", group, own_section(file), built(file), rows(64))
         process.send_signal(signal.SIGSTOP)
-        with pytest.raises(ColonnadeError, match=r"another rank is gone: it does not respond"):
+        with pytest.raises(ColonnadeError, match=r"another rank is gone: "):
             learn(through, built(file))
 
 
