@@ -212,6 +212,12 @@ class Simulation:
 
     def run(self, loop: Callable[[float], inprocess.VirtualLoop] = inprocess.VirtualLoop) -> Outcome:
         """Runs server and parties to their end. `loop` makes an event loop whose clock starts at its argument."""
+        for name, party in self.config.parties.items():
+            if party.chaos.crash is not None:
+                raise ConfigError(
+                    f"parties.{name}.chaos.crash = {party.chaos.crash}: nothing can crash on the virtual clock",
+                    hint="run it with `up`, or pause instead",
+                )
         # Models may draw from torch's own generator.
         with rehearsal(), torch.random.fork_rng(devices=[]), ExitStack() as ending:
             if self.files is None and self.config.federation.back_off and not self.start[0]:
@@ -485,10 +491,8 @@ class VirtualIncidents:
         chaos.report("paused", round=pause.round, seconds=pause.seconds)
         chaos.hold(pause.seconds)
 
-    def crash(self, chaos: Chaos, round: int) -> None:  # noqa: ARG002  # the port's
-        raise ConfigError(
-            f"chaos.crash = {round}: nothing can crash on the virtual clock", hint="run it with `up`, or pause instead"
-        )
+    def crash(self, chaos: Chaos, round: int) -> None:
+        raise NotImplementedError  # refused before the run
 
 
 def find_rows(config: Config, base: Path) -> Mapping[str, Tensor]:

@@ -157,7 +157,7 @@ class QuorumConfig(Section):
     """Quorum of a round: `wait`, `deadline`, `fastest` or `threshold`."""
 
     need: int | Literal["all"] = Field(default="all", description="responses that a round requires: a number, or all")
-    grace: float = Field(default=0.0, ge=0, description="seconds for the others once `need` responses have arrived")
+    grace: float = Field(default=0.0, ge=0, description="seconds for the others, unless they are lost, once `need` responses have arrived")
 
     @model_validator(mode="before")
     @classmethod

@@ -21,6 +21,7 @@ class Mailbox:
     Args:
         on_late: called with every message dropped because its round had passed: (peer, message).
         phases: of the reader; records its waiting time.
+        on_fault: called with the first error of every peer: it counts at once, whether or not it is waited for.
 
     Attributes:
         late: number of messages dropped, by peer.
@@ -31,10 +32,11 @@ class Mailbox:
         self,
         on_late: Callable[[str, Message], None] = lambda _peer, _message: None,
         phases: Phases | None = None,
+        on_fault: Callable[[str, Exception], None] = lambda _peer, _error: None,
     ) -> None:
         self.late: Counter[str] = Counter()
         self.strays = Strays()
-        self._on_late, self._phases = on_late, phases or Phases()
+        self._on_late, self._on_fault, self._phases = on_late, on_fault, phases or Phases()
         self._queues: dict[str, dict[type[Message], deque[Message]]] = defaultdict(lambda: defaultdict(deque))
         self._faults: dict[str, Exception] = {}
         self._excused: set[str] = set()
@@ -81,7 +83,9 @@ class Mailbox:
 
     def fail(self, peer: str, error: Exception) -> None:
         """Records that a peer is lost or at fault. The first error counts: later ones are its consequences."""
-        self._faults.setdefault(peer, error)
+        if peer not in self._faults:
+            self._faults[peer] = error
+            self._on_fault(peer, error)
         self.ring()
 
     def excuse(self, peer: str) -> None:

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.mailbox import Mailbox
-from colonnade.common.errors import PartyLost
+from colonnade.common.errors import ContractError, PartyLost
 from colonnade.common.messaging.message import M, Message, check_exact
 
 M_co = TypeVar("M_co", bound=Message, covariant=True)
@@ -89,10 +89,15 @@ class ResponseCollector(Generic[M]):
             if party in self._answers:
                 continue
             found = self._mailbox.take(party, self._kind, self._round, self._stale)
-            if found is not None:
+            if found is None:
+                continue
+            try:
                 check_exact(party, found, self._dims)
-                self._answers[party] = found
-                self._times[party] = self._clock()
+            except ContractError as broken:
+                self._mailbox.fail(party, broken)
+                continue
+            self._answers[party] = found
+            self._times[party] = self._clock()
 
     def _give_up_if_hopeless(self, silent: list[str], hopeful: list[str], begin: float) -> None:
         if len(self._answers) + len(hopeful) < self._needed():

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Protocol, Self
 
-from colonnade.common.observability.health import Health
 from colonnade.common.observability.metric import Metric
 from colonnade.common.observability.telemetry import Event, Telemetry
 
 if TYPE_CHECKING:
     from colonnade.common.observability.exposition import Exposition
+    from colonnade.common.observability.health import Health
 
 
 class Watched(Protocol):
@@ -46,13 +46,15 @@ class Endpoints(AbstractContextManager["Endpoints"]):
         self._hear: list[Callable[[Event], None]] = []
 
     def __enter__(self) -> Self:
-        with ExitStack() as opening:  # the library of metrics is imported only if needed
+        with ExitStack() as opening:  # each library is imported only if needed
             if self._config.metrics:
                 from colonnade.common.observability.exposition import Exposition  # noqa: PLC0415
 
                 at = Exposition(self._config.metrics, f"{self._key}.metrics, or COLONNADE_METRICS")
                 self._exposition = opening.enter_context(at)
             if self._config.health:
+                from colonnade.common.observability.health import Health  # noqa: PLC0415
+
                 self._health = opening.enter_context(
                     Health(self._config.health, f"{self._key}.health, or COLONNADE_HEALTH")
                 )

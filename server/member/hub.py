@@ -81,7 +81,7 @@ class Hub:
         self._changed = asyncio.Event()
         self._closing: set[asyncio.Future[None]] = set()
         self.phases = Phases(COMPUTING, WAITING, EVALUATION, CHECKPOINT)  # of the server side
-        self._mailbox = Mailbox(self._late, self.phases)
+        self._mailbox = Mailbox(self._late, self.phases, self._faulty)
         self._links: dict[str, Link] = {}
         self._relay = Relay({})
         self._names = federation.names  # of the parties that take part
@@ -156,7 +156,7 @@ class Hub:
         before, self.session = self.session, self._numbers.after(self.session)
         self._mailbox.abandon()
         self._relay.stop()
-        self._mailbox = Mailbox(self._late, self.phases)
+        self._mailbox = Mailbox(self._late, self.phases, self._faulty)
         self._away.clear()
         self._put_out.clear()
         self._links.clear()
@@ -353,6 +353,16 @@ class Hub:
             self._changed.set()
         if party in self._links:
             self._links[party].lose(error)
+
+    def _faulty(self, party: str, error: Exception) -> None:
+        """A connected party broke the contract, or sent numbers that are not finite: others may be enough for a round,
+        but the run goes on without it only if that is the policy.
+        """
+        if isinstance(error, PartyLost | PartyFailed | FloodError):
+            return  # told where they are found
+        self._failure = self._failure or error
+        if self._federation.absence == "continue":
+            self._telemetry.event("warning", party=party, reason=f"{error}; this session goes on without it")
 
     def _rejoin(self, party: str) -> None:
         """Admits a returned party to the current session. Raises PartyAway if that session has shared keys."""

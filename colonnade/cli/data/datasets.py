@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.data.known_sets.catalogue import KNOWN, DataSet, find, known, presence
 from colonnade.common.errors import EnvironmentFault
 from colonnade.reports.console.grid import Grid
@@ -98,7 +99,6 @@ def credit(out: Folder, parties: Parties = 3, overlap: Overlap = 0.8, seed: Seed
 
 def _cut(out: Path, name: str, header: Sequence[str], rows: Rows, *, parties: int, overlap: float, seed: int) -> None:
     """Writes the members' tables; the last column is the label."""
-    from colonnade.common.config.data.columns import PartyIndex  # noqa: PLC0415
     from colonnade.common.data import split  # noqa: PLC0415  # loads torch
 
     label = len(header) - 1

@@ -5,6 +5,7 @@ Bounds: blinded sums (party); FedVS's shares (party); messages (party).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -78,10 +79,12 @@ class Faults:
         return [] if self._gone else [item]
 
 
-def play(protocol: str, lie: Lie | None, of: type[Message], last: type[Message] | None, at: int = ROUND) -> Outcome:
+def play(
+    protocol: str, lie: Lie | None, of: type[Message], last: type[Message] | None, at: int = ROUND, *more: str
+) -> Outcome:
     section, sets = PROTOCOLS[protocol]
     faults = Faults(None if lie is None else (of, at, lie), last)
-    outcome = federate(config(section, *SETS, *sets), on_cohort=faults)
+    outcome = federate(config(section, *SETS, *sets, *more), on_cohort=faults)
     assert outcome.seconds < BOUND
     return outcome
 
@@ -128,6 +131,18 @@ def test_in_the_clear_the_liar_is_named_and_never_the_silent_one_alone(case: str
     protocol, kind, lie, error, said = CLEAR[case]
     with pytest.raises(error, match=said):
         play(protocol, lie, kind, kind)
+
+
+@pytest.mark.parametrize("case", ["duals, not finite", "duals, fewer rows", "duals, far ahead"])
+def test_a_quorum_without_the_liar_neither_hides_it_nor_goes_on_unless_that_is_agreed(case: str) -> None:
+    """Three honest answers are enough for the round: the lie was dropped without a word."""
+    protocol, kind, lie, error, said = CLEAR[case]
+    with pytest.raises(error, match=said):
+        play(protocol, lie, kind, None)
+    outcome = play(protocol, lie, kind, None, ROUND, "federation.absence=continue")
+    warned = [event["reason"] for event in outcome.of_kind("warning") if event["party"] == LIAR]
+    assert re.search(said, warned[0]) and "goes on without it" in warned[0]
+    assert {event["party"] for event in outcome.of_kind("missing")} == {LIAR} and outcome.status == "completed"
 
 
 BLINDED: Mapping[str, tuple[type[Message], int, Lie, type[ColonnadeError], str]] = {

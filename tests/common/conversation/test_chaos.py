@@ -33,7 +33,7 @@ from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.message import Message
 from colonnade.common.protocols.fedvs import Answer, Opened
 from colonnade.common.protocols.split import Embedding, Evaluation
-from tests.support.federation import config
+from tests.support.federation import config, federate
 from tests.support.messages import dimensions, fitting_message
 
 Came = list[tuple[float, Item]]
@@ -396,3 +396,9 @@ def test_a_configuration_is_read_back_as_it_was_written() -> None:
     assert ChaosConfig.model_validate(faults.model_dump(mode="json")) == faults
     with pytest.raises(ValidationError):
         ChaosConfig(crash=0)
+
+
+def test_a_crash_on_the_virtual_clock_is_refused_before_the_run() -> None:
+    crashing = config({"name": "split", "embedding": 4}, "parties.party2.chaos={crash: 3}")
+    with pytest.raises(ConfigError, match=r"parties.party2.chaos.crash = 3: nothing can crash on the virtual clock"):
+        federate(crashing)
