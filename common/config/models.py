@@ -55,7 +55,7 @@ class PretrainedConfig(Section):
     )
     weights: str = Field(min_length=1, description="its weights on this machine; nothing is ever downloaded")
     tune: bool = Field(default=False, description="train it with the layer behind it; false: it is frozen")
-    precision: Precision = "float32"
+    precision: Precision = None
     embedding: PositiveInt = Field(
         default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
     )
@@ -102,7 +102,7 @@ class MlpConfig(Section):
     hidden: PositiveInt = Field(default=120, description="width of the first layer")
     embedding: Embedding = 60
     signed: bool = Field(default=False, description="embeddings may be negative: no ReLU after the second layer")
-    precision: Precision = "float32"
+    precision: Precision = None
 
 
 class LinearConfig(Section):
@@ -111,7 +111,7 @@ class LinearConfig(Section):
     name: Literal["linear"] = kind("linear", "the model")
     embedding: Embedding = 60
     activation: Literal["relu", "none"] = Field(default="relu", description="function after the layer")
-    precision: Precision = "float32"
+    precision: Precision = None
 
 
 class PolynomialConfig(Section):
@@ -136,7 +136,7 @@ class CnnConfig(Section):
     channels: tuple[PositiveInt, PositiveInt] = Field(default=(16, 32), description="maps of the two convolutions")
     embedding: Embedding = 60
     flat: bool = Field(default=False, description="the features themselves are the embedding: no linear layer")
-    precision: Precision = "float32"
+    precision: Precision = None
 
 
 class LenetConfig(Section):
@@ -144,7 +144,7 @@ class LenetConfig(Section):
 
     name: Literal["lenet"] = kind("lenet", "the model")
     embedding: Embedding = 60
-    precision: Precision = "float32"
+    precision: Precision = None
 
 
 class ResnetConfig(Section):
@@ -152,7 +152,7 @@ class ResnetConfig(Section):
 
     name: Literal["resnet18", "resnet50"] = kind("resnet18", "the model")
     embedding: Embedding = 60
-    precision: Precision = "float32"
+    precision: Precision = None
 
 
 TowerConfig = MlpConfig | LinearConfig | PolynomialConfig | CnnConfig | LenetConfig | ResnetConfig
@@ -234,6 +234,11 @@ class UserModule(BaseModel):
                     f"{said}: an argument is text, a finite number, true, false, null, or lists and sections"
                 )
         return self
+
+
+def precision_of(model: object) -> str:
+    """The arithmetic of a model's layers; a user's argument of this name is the user's."""
+    return "float32" if isinstance(model, UserModule) else getattr(model, "precision", None) or "float32"
 
 
 def _not_plain(value: object, where: str) -> str:

@@ -12,8 +12,10 @@ from colonnade.common.section import Section
 
 Task = Literal["classification", "regression"]
 Precision = Annotated[
-    Literal["float32", "bfloat16"],
-    Field(description="arithmetic of the layers; weights, optimiser and embeddings are float32 with both"),
+    Literal["float32", "bfloat16"] | None,
+    Field(
+        description="arithmetic of the layers, else float32; weights, optimiser and embeddings are float32 with both"
+    ),
 ]
 Count = Annotated[int, Field(strict=True, ge=0)]
 Fraction = Annotated[float, Field(strict=True, ge=0, lt=1)]
@@ -157,7 +159,11 @@ class QuorumConfig(Section):
     """Quorum of a round: `wait`, `deadline`, `fastest` or `threshold`."""
 
     need: int | Literal["all"] = Field(default="all", description="responses that a round requires: a number, or all")
-    grace: float = Field(default=0.0, ge=0, description="seconds for the others, unless they are lost, once `need` responses have arrived")
+    grace: float = Field(
+        default=0.0,
+        ge=0,
+        description="seconds for the others, unless they are lost, once `need` responses have arrived",
+    )
 
     @model_validator(mode="before")
     @classmethod

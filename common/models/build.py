@@ -35,6 +35,7 @@ from colonnade.common.config.models import (
     TowerConfig,
     UserModule,
     no_such,
+    precision_of,
     refuse_missing,
     user_parts,
 )
@@ -93,23 +94,22 @@ def build_model(config: ModelConfig, input_shape: Shape, start: torch.Generator,
                 return tower(config, input_shape)
 
     model, width = _started(make, input_shape, start)
-    if getattr(config, "precision", "float32") == "bfloat16":
-        return InBfloat16(model)
+    if precision_of(config) == "bfloat16":
+        return InBfloat16(*cast(nn.Sequential, model))  # all built-in towers with this key are one
     return _checked(model, config, width)
 
 
-class InBfloat16(nn.Module):
-    """A model whose layers compute in bfloat16 where autocast takes it to be safe, with its float32 weights: float32
-    (rows, ...) -> float32 (rows, width).
+class InBfloat16(nn.Sequential):
+    """Layers that compute in bfloat16 where autocast takes it to be safe, with their float32 weights: float32
+    (rows, ...) -> float32 (rows, width). Checkpoints fit the same layers in float32; so do exported programs compute,
+    since run times of ONNX lack bfloat16 on processors.
     """
 
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
     def forward(self, rows: Tensor) -> Tensor:
+        if torch.compiler.is_exporting():
+            return cast(Tensor, super().forward(rows))  # type: ignore[no-untyped-call]
         with torch.autocast(rows.device.type, torch.bfloat16):
-            return cast(Tensor, self.model(rows)).float()
+            return cast(Tensor, super().forward(rows)).float()  # type: ignore[no-untyped-call]
 
 
 def _pretrained(config: PretrainedConfig, input_shape: Shape, base: Path) -> nn.Module:

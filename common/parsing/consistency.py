@@ -9,7 +9,7 @@ from colonnade.common.config.data.sources import DataConfig
 from colonnade.common.config.data.tables import TableColumnsConfig, columns_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ActiveConfig, Config, PartyConfig, ServerConfig
-from colonnade.common.config.models import PretrainedConfig
+from colonnade.common.config.models import PretrainedConfig, precision_of
 from colonnade.common.config.outside import OUTSIDE_LOSSES, check_metric, check_registered, load_function
 from colonnade.common.config.privacy import CONVEX, MECHANISMS, AnyPrivacyConfig, StepsConfig
 from colonnade.common.config.protocol import ProtocolConfig
@@ -239,7 +239,7 @@ def _check_tower(federation: FederationConfig, owner: str, member: PartyConfig |
 
 def _check_precision(federation: FederationConfig, owner: str, member: PartyConfig | ActiveConfig) -> None:
     """Rejects short numbers where small differences of outputs decide."""
-    if getattr(member.model, "precision", "float32") == "float32":
+    if precision_of(member.model) == "float32":
         return
     key, protocol = f"{owner}.model.precision = bfloat16", federation.protocol
     if not protocol.ranks:

@@ -172,11 +172,13 @@ class _Place:
             for inner, field in [pair for option in options for pair in _fields(option).items()]:
                 sections.setdefault(f"{name}.{inner}", _options_of(field.annotation))
         found = [f"{name}.{key}" for name, options in sections.items() if any(key in _fields(each) for each in options)]
+        here = dotted((TEMPLATE, *self._path[2:]) if self._path[0] == "parties" else self._path)
+        found = [place for place in found if place != here]
         return [place for place in found if place.count(".") == min(each.count(".") for each in found)][:_PLACES]
 
     def _kinds(self, key: str) -> list[str]:
         fields = [_fields(option).get(key) for option in self._options(self._path, every=True)]
-        return [word for field in fields if field for word in get_args(field.annotation)]
+        return list(dict.fromkeys(word for field in fields if field for word in get_args(field.annotation)))
 
     def _plug_ins(self) -> PlugIns | None:
         """The plug-ins that a value here may name."""
@@ -264,7 +266,9 @@ def _fitting(options: list[Any], node: Any) -> list[Any]:
     def fits(option: Any) -> bool:
         literals = {key: field for key, field in _fields(option).items() if get_origin(field.annotation) is Literal}
         kinds = {key: get_args(field.annotation) for key, field in literals.items()}
-        return all(given.get(key, words[0]) in words for key, words in kinds.items() if len(words) == 1)
+        return all(
+            given.get(key, words[0]) in words for key, words in kinds.items() if len(words) == 1 or key == "name"
+        )
 
     def complete(option: Any) -> bool:
         return all(key in given for key, field in _fields(option).items() if field.is_required())

@@ -86,6 +86,7 @@ class Hub:
         self._relay = Relay({})
         self._names = federation.names  # of the parties that take part
         self._failure: Exception | None = None
+        self._fault: Exception | None = None  # of a connected party, in this session
         self._away: dict[str, float] = {}
         self._put_out: dict[str, FloodError] = {}  # by party, until the run's next session begins
         self._over = False
@@ -159,6 +160,7 @@ class Hub:
         self._mailbox = Mailbox(self._late, self.phases, self._faulty)
         self._away.clear()
         self._put_out.clear()
+        self._fault = None
         self._links.clear()
         for name in names:
             self._links[name] = self._link(name)
@@ -204,8 +206,8 @@ class Hub:
         limit, loop = self._federation.timeouts.away, asyncio.get_running_loop()
         await self.revocations.seen()
         while True:
-            if self._failure is not None and self._federation.absence != "continue":
-                raise self._failure  # waiting for it would be in vain
+            if (fault := self._failure or self._fault) is not None and self._federation.absence != "continue":
+                raise fault  # waiting for it would be in vain
             if self._away and self._federation.absence == "rollback":
                 raise PartyAway(next(iter(self._away)), "its connection broke")
             for party in [party for party in self._away if party in self.members]:
@@ -360,7 +362,7 @@ class Hub:
         """
         if isinstance(error, PartyLost | PartyFailed | FloodError):
             return  # told where they are found
-        self._failure = self._failure or error
+        self._fault = self._fault or error
         if self._federation.absence == "continue":
             self._telemetry.event("warning", party=party, reason=f"{error}; this session goes on without it")
 

@@ -49,10 +49,10 @@ def estimated(value: float, summary: Mapping[str, Any], part: str, metric: str) 
     """A value with its standard error, from the confusion matrix; of an AUC as if scores were exponential."""
     table = confusion(summary, part)
     totals = [sum(row) for row in table]
+    if metric == "accuracy" and any(totals):
+        return Estimate(value, math.sqrt(value * (1 - value) / sum(totals)))
     if not table or not all(totals):
         return Estimate(value)
-    if metric == "accuracy":
-        return Estimate(value, math.sqrt(value * (1 - value) / sum(totals)))
     recalls = [row[at] / total for at, (row, total) in enumerate(zip(table, totals, strict=True))]
     if metric == "balanced_accuracy":
         spread = sum(recall * (1 - recall) / total for recall, total in zip(recalls, totals, strict=True))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from colonnade_lab.pages import pages as drawings
+from colonnade_lab.pages import pictures as drawings
 from colonnade_lab.pages.pages import Picture, pictures
 from colonnade_lab.pages.pictures import FILLS, limits
 from colonnade_lab.papers.intervals import Value

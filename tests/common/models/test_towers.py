@@ -1,6 +1,7 @@
 """Towers and heads: their outputs, equal weights for equal seeds, shapes that fit."""
 
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch import nn
 from colonnade.common.config.models import CnnConfig, HeadConfig, LinearConfig, MlpConfig, MlpHeadConfig, ModelConfig
 from colonnade.common.errors import ConfigError
 from colonnade.common.models.backprop import backprop
-from colonnade.common.models.build import build_head, build_model, output_width
+from colonnade.common.models.build import InBfloat16, build_head, build_model, output_width
 from tests.support.federation import config, federate, parameters
 from tests.support.seeded import seeded
 
@@ -250,3 +251,32 @@ def test_bfloat16_is_refused_where_small_differences_decide(protocol: str, sets:
     with pytest.raises(ConfigError) as refused:
         config({"name": protocol}, "every_party.model={name: mlp, precision: bfloat16}", *sets)
     assert "model.precision = bfloat16" in str(refused.value) and said in f"{refused.value} {refused.value.hint}"
+
+
+def test_an_argument_of_a_users_model_is_the_users_own(tmp_path: Path) -> None:
+    (tmp_path / "tower.py").write_text(OWN_PRECISION)
+    own = model({"file": "./tower.py:Tower", "precision": "bfloat16"})
+    made = build_model(own, (3,), seeded(0), tmp_path)
+    assert not isinstance(made, InBfloat16) and made(torch.ones(2, 3)).dtype == torch.float32
+    own_section = f"every_party.model={{file: {tmp_path}/tower.py:Tower, precision: bfloat16}}"
+    assert config({"name": "fdml"}, own_section).parties["party1"].model == own.model_copy(
+        update={"file": f"{tmp_path}/tower.py:Tower"}
+    )
+
+
+OWN_PRECISION = """
+import torch
+
+
+class Tower(torch.nn.Linear):
+    def __init__(self, shape, precision):
+        assert precision == "bfloat16"
+        super().__init__(shape[0], 4)
+"""
+
+
+def test_a_checkpoint_fits_with_both_precisions() -> None:
+    plain, short = (build_model(model({"name": "lenet", **more}), (1, 8, 8), seeded(1)) for more in PRECISIONS)
+    assert list(plain.state_dict()) == list(short.state_dict())
+    program = torch.export.export(short.eval(), (torch.ones(2, 1, 8, 8),))
+    assert torch.equal(program.module()(torch.ones(2, 1, 8, 8)), plain.eval()(torch.ones(2, 1, 8, 8)))
