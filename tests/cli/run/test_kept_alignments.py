@@ -110,6 +110,12 @@ def test_a_folder_can_be_named(runs: tuple[Path, Any], tmp_path: Path) -> None:
     assert sorted(path.name for path in kept.iterdir()) == ["party1", "party2", "server"]
 
 
+def alike(one: dict[str, dict[str, str]], other: dict[str, dict[str, str]]) -> bool:
+    """The same rows and classes; kernels may round probabilities of another batch otherwise in the last digit."""
+    near = all(abs(float(one[key]["p_1"]) - float(row["p_1"])) < 3e-6 for key, row in other.items())
+    return near and {key: row["class"] for key, row in one.items()} == {key: row["class"] for key, row in other.items()}
+
+
 @pytest.mark.processes
 def test_processes_use_it_and_predict_from_it(runs: tuple[Path, dict[str, list[str]]], tmp_path: Path) -> None:
     ids = runs[1]
@@ -133,11 +139,11 @@ def test_processes_use_it_and_predict_from_it(runs: tuple[Path, dict[str, list[s
     both, kinds = ask([*new, *common[:9], *lone])
     assert {"Reused", "Points"} <= kinds
     assert all(both[key]["class"] for key in new) and not any(both[key]["class"] for key in lone)
-    assert {key: both[key] for key in common[:9]} == inside
+    assert alike({key: both[key] for key in common[:9]}, inside)
     shutil.rmtree(tmp_path / "copy" / "runs" / NAME)  # the run has its own record
-    assert ask(common[:9])[0] == inside
+    assert alike(ask(common[:9])[0], inside)
     tree = yaml.safe_load((out / "config.yaml").read_text())
     tree["parties"]["party1"]["policy"] = {"reuse_alignment": False}
     (out / "config.yaml").write_text(yaml.safe_dump(tree))
     anew, kinds = ask(common[:9])
-    assert anew == inside and "Points" in kinds and "Reused" not in kinds
+    assert alike(anew, inside) and "Points" in kinds and "Reused" not in kinds
