@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, get_origin, runtime_checkable
 import yaml
 from pydantic import BaseModel
 
-from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.crypto.pki.names import SERVER
 from colonnade.common.run.run_folder import RunFolder
 
 KIND_KEYS = ("source", "kind", "mechanism", "name")  # keys that decide the other keys of their section

@@ -86,7 +86,7 @@ class Hub:
         self._relay = Relay({})
         self._names = federation.names  # of the parties that take part
         self._failure: Exception | None = None
-        self._fault: Exception | None = None  # of a connected party, in this session
+        self._fault: Exception | None = None  # of a party that is connected, until all begin anew
         self._away: dict[str, float] = {}
         self._put_out: dict[str, FloodError] = {}  # by party, until the run's next session begins
         self._over = False
@@ -364,7 +364,7 @@ class Hub:
             return  # told where they are found
         self._fault = self._fault or error
         if self._federation.absence == "continue":
-            self._telemetry.event("warning", party=party, reason=f"{error}; this session goes on without it")
+            self._telemetry.event("warning", party=party, reason=f"{error}; rounds go on without it")
 
     def _rejoin(self, party: str) -> None:
         """Admits a returned party to the current session. Raises PartyAway if that session has shared keys."""

@@ -141,7 +141,7 @@ def test_a_quorum_without_the_liar_neither_hides_it_nor_goes_on_unless_that_is_a
         play(protocol, lie, kind, None)
     outcome = play(protocol, lie, kind, None, ROUND, "federation.absence=continue")
     warned = [event["reason"] for event in outcome.of_kind("warning") if event["party"] == LIAR]
-    assert re.search(said, warned[0]) and "goes on without it" in warned[0]
+    assert re.search(said, warned[0]) and "rounds go on without it" in warned[0]
     assert {event["party"] for event in outcome.of_kind("missing")} == {LIAR} and outcome.status == "completed"
 
 
