@@ -176,35 +176,41 @@ class Matching:
         for stage in range(ring.members):
             if self.checks != "none":
                 self._round = await pledging.exchange(stage, self._round)
+            await self._give(hand, stage, 0)
             for block in range(ring.blocks()):
                 self._round += 1
-                await self._give(hand, stage, block)
-                if stage < ring.members - 1:
-                    await self._take(ring, hand, stage, block)
-                elif self._proving is None:
-                    await self._hear(Points, keys=0, element=ELEMENT)
-                else:
-                    await self._hear(Proved, box=0)
+                points = await self._receive(ring, stage, block)
+                if block + 1 < ring.blocks():
+                    await self._give(hand, stage, block + 1)  # travels while this one is raised
+                if points is not None:
+                    await self._take(ring, hand, stage, block, points)
                 self.report(stage * ring.blocks() + block + 1, ring.members * ring.blocks())
             if self.checks != "none" and stage < ring.members - 1:
                 pledging.check(stage)
 
     async def _give(self, hand: PsiMember, stage: int, block: int) -> None:
+        """Sends a block, in the round that follows."""
         if self._proving is None:
             points = await self.work(partial(hand.give, stage, block))
-            await self.server.send(Points(self._round, self.admit_masked(points)))
+            await self.server.send(Points(self._round + 1, self.admit_masked(points)))
         else:
             box = await self.work(partial(self._proving.give, stage, block))
-            await self.server.send(Proved(self._round, self.admit_masked(box)))
+            await self.server.send(Proved(self._round + 1, self.admit_masked(box)))
 
-    async def _take(self, ring: PsiRing, hand: PsiMember, stage: int, block: int) -> None:
+    async def _receive(self, ring: PsiRing, stage: int, block: int) -> Tensor | None:
+        """What has arrived for this block, as it was sent; None in the last stage, in which nothing is passed on."""
+        last = stage == ring.members - 1
+        if self._proving is not None:
+            box = (await self._hear(Proved, **({"box": 0} if last else {}))).box
+            return None if last else box
+        keys = 0 if last else ring.length(ring.owner(self._seat, stage + 1), block)
+        points = (await self._hear(Points, keys=keys, element=ELEMENT)).points
+        return None if last else points
+
+    async def _take(self, ring: PsiRing, hand: PsiMember, stage: int, block: int, points: Tensor) -> None:
         owner = ring.owner(self._seat, stage + 1)
-        points: Tensor
-        if self._proving is None:
-            points = (await self._hear(Points, keys=ring.length(owner, block), element=ELEMENT)).points
-        else:
-            box = (await self._hear(Proved)).box
-            points = await self.work(partial(self._proving.take, stage, block, box))
+        if self._proving is not None:
+            points = await self.work(partial(self._proving.take, stage, block, points))
         self._count(owner, block, points, last=block == ring.blocks() - 1)
         try:
             await self.work(partial(hand.take, stage, block, points))

@@ -184,9 +184,9 @@ class Aligning:
                 else:
                     for owner, digest in enumerate(last):
                         digest.add(held[(owner - 1) % ring.members].numpy())
+                    await self._end_block()  # the next one travels meanwhile
                     home = await self._accept(partial(hand.take_back, held[-1]))
                     await self.work(partial(self._lay_down, ring, lists, block, [*held[:-1], home]))
-                    await self._end_block()
                 self.report(stage * ring.blocks() + block + 1, ring.members * ring.blocks())
             if self.checks != "none" and stage < ring.members - 1:
                 self._pledges.check(self._members[-1], ring.members - 1, stage, hand.came)

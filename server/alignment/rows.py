@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from colonnade.common.alignment.checks import checks_of, one_time
@@ -128,7 +128,7 @@ def server_keeping(
         federation,
         place,
         pinned=secure and lasting(own and base / own),
-        processors=torch.get_num_threads(),
+        processors=config.threads or len(os.sched_getaffinity(0)),  # parties rest while the server raises alone
         warn=partial(_warn, telemetry),
     )
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import psutil
 import pytest
 
 from colonnade.common.crypto.group import Secret, hash_to_curve
 from colonnade.common.crypto.raising import Raising
 from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.parsing.file import parse
+from colonnade.common.run.device import torch_threads
+from colonnade.server.alignment.rows import server_keeping
+from tests.support.federation import tree
 
 KEYS = [b"key %d" % number for number in range(600)]
 
@@ -61,3 +67,19 @@ def test_a_processor_that_has_died_is_reported(two: Raising) -> None:
     with pytest.raises(EnvironmentFault, match="a process that raises keys has ended"):
         two.keys(secret, KEYS, b"tag")
     assert not two.workers
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("threads", [0, 1])
+def test_the_server_raises_on_all_processors_unless_its_section_says_how_many(tmp_path: Path, threads: int) -> None:
+    made = parse(tree({"name": "split"}, align="psi"))
+    assert made.server is not None
+    config, own = made.server.model_copy(update={"threads": threads}), psutil.Process()
+    secret, before = os.urandom(32), len(own.children())
+    with torch_threads(1):  # as `up` starts it
+        keeping = server_keeping(made.federation, config, tmp_path, tmp_path, Telemetry(), secure=False)
+    raised = Secret(secret).raise_all(hash_to_curve(KEYS, b"tag"))
+    assert keeping.fresh(secret).take_back(Secret(secret).raise_all(raised)) == raised
+    processors = threads or len(os.sched_getaffinity(0))
+    assert len(own.children()) - before == (processors if processors > 1 else 0)
+    keeping.close()
