@@ -341,9 +341,9 @@ def refuse_other_labels(run_cache: RunCache, labels: LabelColumn) -> None:
 
 
 def digest_of(labels: LabelColumn) -> str:
-    digest = hashlib.sha256(labels.values.contiguous().numpy().tobytes())
+    digest = hashlib.sha256(labels.values.contiguous().view(-1).numpy().data)
     if labels.weights is not None:
-        digest.update(labels.weights.contiguous().numpy().tobytes())
+        digest.update(labels.weights.contiguous().numpy().data)
     for id in labels.ids or ():
         digest.update(len(id).to_bytes(8) + id.encode(errors="surrogatepass"))
     return digest.hexdigest()

@@ -7,12 +7,14 @@ import string
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 import pyarrow.compute as pc
 
 from colonnade.common.data.columns.features import Doubt
 from colonnade.common.data.keys import KeyColumn
 from colonnade.common.errors import DataError
 
+_BLOCK = 65_536  # keys that are looked at together
 _FRACTION = re.compile(r"[+-]?(\d+\.\d*|\d*\.\d+)([eE][+-]?\d+)?|[+-]?\d+[eE][+-]?\d+", re.ASCII)
 
 
@@ -22,7 +24,7 @@ def refuse_repeated(keys: Sequence[str], where: str, place: Callable[[int], str]
     Args:
         place: location of a row, by its number from 0.
     """
-    if not _ascend(keys) and len(set(keys)) < len(keys):
+    if not _ascend(keys) and _repeat(keys):
         raise _repeated(keys, where, place)
 
 
@@ -41,6 +43,16 @@ def _ascend(keys: Sequence[str]) -> bool:
     if not isinstance(keys, KeyColumn):
         return False
     return bool(pc.all(pc.less(keys.text[:-1], keys.text[1:])).as_py())
+
+
+def _repeat(keys: Sequence[str]) -> bool:
+    """True if one is there twice. Hashes are compared, 8 bytes a key, and keys where two hashes are equal."""
+    hashes = np.fromiter(map(hash, keys), np.int64, len(keys))
+    ordered = np.sort(hashes)
+    if not len(twice := ordered[1:][ordered[1:] == ordered[:-1]]):
+        return False
+    doubtful = np.flatnonzero(np.isin(hashes, twice)).tolist()
+    return len({keys[row] for row in doubtful}) < len(doubtful)
 
 
 _SHORTENED = r"^[+-]?\d+([.,]\d+)?[eE]\+?\d+$"
@@ -65,7 +77,8 @@ _SPOILT = {
 def key_doubts(keys: KeyColumn, column: str) -> Iterator[Doubt]:
     """Warnings about keys that other members probably write differently; none quotes a key."""
     # No pattern finds anything in letters and digits alone, which most keys are.
-    if not keys.parts[1].tobytes().translate(None, _PLAIN):
+    blocks = (KeyColumn(keys.text[start : start + _BLOCK]) for start in range(0, len(keys), _BLOCK))
+    if not any(block.parts[1].tobytes().translate(None, _PLAIN) for block in blocks):
         return
     plain = pc.match_substring_regex(keys.text, "^[0-9A-Za-z_-]*$")
     text = pc.utf8_trim_whitespace(keys.text.filter(pc.invert(plain)))

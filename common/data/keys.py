@@ -59,6 +59,13 @@ class KeyColumn(Sequence[str]):
         """The keys of these rows, int64 (m,), in this order."""
         return KeyColumn(self.text.take(rows))
 
+    @property
+    def ordered(self) -> KeyColumn:
+        """The keys by code points, as `sorted` has them."""
+        import pyarrow.compute as pc  # noqa: PLC0415
+
+        return KeyColumn(self.text.take(pc.array_sort_indices(self.text)))
+
     @classmethod
     def of_parts(cls, ends: np.ndarray, text: np.ndarray) -> KeyColumn:
         """Keys from `parts`. Raises ValueError."""

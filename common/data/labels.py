@@ -108,7 +108,7 @@ def classify(words: Sequence[str], where: str) -> tuple[Tensor, tuple[str, ...]]
 
 
 def classify_coded(codes: Tensor, words: Sequence[str], where: str) -> tuple[Tensor, tuple[str, ...]]:
-    """`classify` of labels given by their places, int64 (n,), in `words`, which are in the order of rows."""
+    """`classify` of labels given by their places, whole numbers (n,), in `words`, which are in the order of rows."""
     numbers = _numbers(words)
     if numbers is None:
         classes = tuple(sorted(words))
@@ -119,7 +119,7 @@ def classify_coded(codes: Tensor, words: Sequence[str], where: str) -> tuple[Ten
         classes = tuple(str(number) for number in range(int(values.max()) + 1))
     if len(classes) < 2:
         raise DataError(f"{where} has the single class {words[0]!r}", hint="labels need two classes or more")
-    return values[codes], classes
+    return values.index_select(0, codes), classes
 
 
 def hint_of_numbers(hint: str) -> str:

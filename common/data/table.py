@@ -289,7 +289,7 @@ class Words:
     """Cells of a column as words.
 
     Args:
-        codes: int64 (n,): the place of every row's word in `words`; -1 where it is missing.
+        codes: int32 (n,): the place of every row's word in `words`; -1 where it is missing.
         words: without repetition, in the order in which they occur.
         trimmed: number of rows with white space around the word, which is removed.
         doubts: about the keys of the rows.
@@ -319,7 +319,7 @@ def read_words(
         longest: most bytes of a word.
         fill_in: the remedy for a missing word.
     """
-    found: list[pa.Array] = []
+    codes, places = list[np.ndarray](), dict[str, int]()
     keys = _KeyReading(table, columns_of(key), repeats=repeats)
     rows, trimmed = 0, 0
     with _decoded(table, (column, *keys.names)) as batches:
@@ -328,15 +328,16 @@ def read_words(
                 words = cells.words(batch.column(0), longest)
                 if cells.is_text(batch.column(0)):
                     trimmed += int(pc.sum(pc.not_equal(words, batch.column(0))).as_py() or 0)
-                found.append((words if gaps else cells.whole(words, fill_in)).dictionary_encode())
+                coded = (words if gaps else cells.whole(words, fill_in)).dictionary_encode()
+            own = [places.setdefault(word, len(places)) for word in coded.dictionary.to_pylist()]
+            of_all = np.array([*own, -1], np.int32)  # a missing cell has -1, which is the last of these
+            codes.append(of_all[coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)])
             keys.add(batch.columns[1:], rows)
             rows += batch.num_rows
     if not rows:
         raise _no_rows(table)
-    coded = pa.chunked_array(found).unify_dictionaries().combine_chunks()
-    codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     ids, doubts = keys.done()
-    return Words(codes, tuple(coded.dictionary.to_pylist()), trimmed, doubts), ids
+    return Words(np.concatenate(codes), tuple(places), trimmed, doubts), ids
 
 
 class _KeyReading:
@@ -356,7 +357,10 @@ class _KeyReading:
         """The keys, and doubts about them; None if no column makes one. Raises DataError as `refuse_repeated`."""
         if not self.names:
             return None, ()
-        columns = [KeyColumn(pa.concat_arrays([text.cast(pa.large_string()) for text in one])) for one in self._columns]
+        columns = list[KeyColumn]()
+        for one in self._columns:
+            columns.append(KeyColumn(pa.concat_arrays([text.cast(pa.large_string()) for text in one])))
+            one.clear()
         joined = joined_keys(columns)
         if not self._repeats:
             refuse_repeated(joined, f"{self._table}, {_named(self.names)}", self._table.place)

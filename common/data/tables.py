@@ -247,6 +247,7 @@ def _cached(
         found = read()
     else:
         found = cache.labels(table, config.settings(role), read)
+    release_free_memory()
     return found if found.dropped or found.repeated else replace(found, place=table.place)
 
 
@@ -254,8 +255,8 @@ def _named(config: sections.TableLabelsConfig, *labels: str) -> list[str]:
     return [*labels, *sections.columns_of(config.key), *([] if config.weight is None else [config.weight])]
 
 
-def _weights(config: sections.TableLabelsConfig, table: Table, known: Tensor, rows: Tensor) -> Tensor | None:
-    """Of these rows. Raises DataError: of one that has a label it is missing or below zero, or all are zero."""
+def _weights(config: sections.TableLabelsConfig, table: Table, known: Tensor, rows: Tensor | None) -> Tensor | None:
+    """Of these rows, or of all. Raises DataError: one is missing or below zero and has a label, or all are zero."""
     if (name := config.weight) is None:
         return None
     read = TableColumns(table, (name,), None, {name: "number"}, gaps=True, notation=_notation(config)).features()
@@ -265,9 +266,9 @@ def _weights(config: sections.TableLabelsConfig, table: Table, known: Tensor, ro
         said = "is missing" if found[row].isnan() else f"of {found[row].item():g} is not 0 or more"
         hint = "weights are numbers from 0; a row that shall not count has 0"
         raise DataError(f"{table.place(row)}, column {name!r}: a weight {said}", hint=hint)
-    if not bool(found[rows].any()):
+    if not bool((weights := _of(found, rows)).any()):
         raise DataError(f"{table}, column {name!r}: all weights are 0", hint="leave server.labels.weight out")
-    return found[rows]
+    return weights
 
 
 def _classes(config: sections.TableLabelsConfig, table: Table, label: str) -> LabelColumn:
@@ -277,7 +278,7 @@ def _classes(config: sections.TableLabelsConfig, table: Table, label: str) -> La
     known = codes >= 0
     _refuse_none(table, int(known.sum()))
     rows, doubtful = _labelled(config, table, keys, known)
-    values, classes = classify_coded(codes[rows], found.words, f"{table}, column {label!r}")
+    values, classes = classify_coded(_of(codes, rows), found.words, f"{table}, column {label!r}")
     doubtful = (*found.doubts, *doubtful)
     if found.trimmed:
         what = f"has white space around the class in {found.trimmed} rows, which is left out"
@@ -301,7 +302,7 @@ def _numbers(config: sections.TableLabelsConfig, table: Table, names: tuple[str,
     _refuse_none(table, int(known.sum()))
     rows, doubtful = _labelled(config, table, found.ids, known)
     weights = _weights(config, table, known, rows)
-    labels = LabelColumn(found.values[rows], (), 0, _those(found.ids, rows), weights=weights)
+    labels = LabelColumn(_of(found.values, rows), (), 0, _those(found.ids, rows), weights=weights)
     return _counted(labels, known, (*found.doubts, *doubtful))
 
 
@@ -313,10 +314,12 @@ def _counted(labels: LabelColumn, known: Tensor, doubts: tuple[Doubt, ...]) -> L
 
 def _labelled(
     config: sections.TableLabelsConfig, table: Table, keys: Sequence[str] | None, known: Tensor
-) -> tuple[Tensor, tuple[Doubt, ...]]:
-    """Numbers of the rows that have a label, one a key where the configuration chooses, and a word about the others."""
+) -> tuple[Tensor | None, tuple[Doubt, ...]]:
+    """Numbers of the rows that have a label, one a key where the configuration chooses, and a word about the others.
+    None if they are all.
+    """
     if config.repeated == "refuse":
-        return known.nonzero().squeeze(1), ()
+        return None if bool(known.all()) else known.nonzero().squeeze(1), ()
     assert isinstance(keys, KeyColumn)  # the configuration was checked
     return _one_row_a_key(config, table, {}).rows(keys, known)
 
@@ -330,8 +333,12 @@ def _refuse_none(table: Table, labelled: int) -> None:
         raise DataError(f"{table} has no row with a label", hint="look at the column that `label` names")
 
 
-def _those(keys: Sequence[str] | None, rows: Tensor) -> Sequence[str] | None:
-    return keys if keys is None or len(rows) == len(keys) else keys_of_rows(keys, rows)
+def _of(values: Tensor, rows: Tensor | None) -> Tensor:
+    return values if rows is None else values[rows]
+
+
+def _those(keys: Sequence[str] | None, rows: Tensor | None) -> Sequence[str] | None:
+    return keys if rows is None else keys_of_rows(keys, rows)
 
 
 _MOVED = (

@@ -6,10 +6,14 @@ import csv
 import io
 from pathlib import Path
 
+import torch
+
+from colonnade.common.data.keys import keys_of_rows
 from colonnade.common.run.files import write_kept
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.metrics.decision import Decision
 
+_BLOCK = 65_536  # rows that are objects at a time
 HEADER = ("id", "part", "class", "score", "probability")
 
 
@@ -26,11 +30,10 @@ def write_scores(path: Path, ctx: ServerContext) -> None:
     lines.writerow(HEADER)
     labels, names = ctx.labels.cpu(), (*ctx.classes, "")  # -1, of a label that is not known, names the last
     for part, scores in ctx.scores.items():
-        rows = getattr(ctx.schedule.partition, part).tolist()
-        ids = rows if ctx.ids is None else [ctx.ids[row] for row in rows]
-        said = [names[label] for label in labels[rows].tolist()]
-        margins = scores.numpy()
-        lines.writerows(
-            zip(ids, [part] * len(rows), said, margins.tolist(), decision.probabilities(margins).tolist(), strict=True)
-        )
+        whole = getattr(ctx.schedule.partition, part)
+        for rows, block in zip(torch.split(whole, _BLOCK), torch.split(scores, _BLOCK), strict=True):
+            ids = keys_of_rows(ctx.ids, rows) or rows.tolist()
+            said, margins = [names[label] for label in labels[rows].tolist()], block.numpy()
+            probabilities = decision.probabilities(margins).tolist()
+            lines.writerows(zip(ids, [part] * len(rows), said, margins.tolist(), probabilities, strict=True))
     write_kept(path, text.getvalue().encode(), 0o600)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 from colonnade.common.config.run_options import back_off_factor
 from colonnade.common.contracts.boosting import BoostedConfig
 from colonnade.common.contracts.registry import parts_in_use
+from colonnade.common.data.keys import KeyColumn, keys_of_rows
 from colonnade.common.encryption.parameters import SumSize, security
 from colonnade.common.errors import EnvironmentFault, remedy
 from colonnade.common.observability.telemetry import without_nan
@@ -84,9 +85,16 @@ def summarise(
 
 def _hash_of_rows(ctx: ServerContext, part: str) -> str:
     """Equal in runs that evaluate on the same rows, in any order; by the rows' numbers where they have no keys."""
-    rows = getattr(ctx.schedule.partition, part).tolist()
-    keys = sorted(str(row) if ctx.ids is None else ctx.ids[row] for row in rows)
-    return hashlib.sha256(json.dumps([len(ctx.labels), *keys]).encode()).hexdigest()[:32]
+    rows = getattr(ctx.schedule.partition, part)
+    if (keys := keys_of_rows(ctx.ids, rows)) is None:
+        ordered: Iterable[str] = map(bytes.decode, np.sort(rows.numpy().astype(bytes)))
+    else:
+        ordered = keys.ordered if isinstance(keys, KeyColumn) else sorted(keys)
+    digest = hashlib.sha256(f"[{len(ctx.labels)}".encode())  # of a list in JSON, a key at a time
+    for key in ordered:
+        digest.update(f", {json.dumps(key)}".encode())
+    digest.update(b"]")
+    return digest.hexdigest()[:32]
 
 
 def other_versions(others: Mapping[str, str]) -> dict[str, str]:

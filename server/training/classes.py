@@ -21,6 +21,7 @@ from colonnade.common.errors import DataError
 from colonnade.common.models.losses import CrossEntropy
 
 _LIKELY = 0.1  # probability, above which a warning says that the part may lack the class
+_BLOCK = 1 << 20  # rows that are counted at a time
 _NAMED = 5  # most classes named in a message
 _FEWEST, _FEWEST_ISOTONIC = 30, 100  # validation rows needed of each class
 _HINT = (
@@ -30,7 +31,7 @@ _HINT = (
 
 
 class LabelParts:
-    """Labels by part of the rows, to find parts that lack a class or have a constant target.
+    """Labels by part of the rows, to find parts that lack a class or have a constant target. Keeps counts alone.
 
     Args:
         labels: classes of all rows, int64 (rows,), or targets, floating (rows, targets).
@@ -40,33 +41,40 @@ class LabelParts:
     def __init__(self, labels: Tensor, partition: Partition, classes: Sequence[str] | int) -> None:
         self._names = [str(number) for number in range(classes)] if isinstance(classes, int) else [*classes]
         parts = {"training": partition.train, "validation": partition.validation, "test": partition.test}
-        self._parts = {name: labels[rows].cpu() for name, rows in parts.items() if len(rows)}
+        parts = {name: rows for name, rows in parts.items() if len(rows)}
+        self._sizes = {name: len(rows) for name, rows in parts.items()}
+        self.counts = dict[str, list[int]]()  # of the classes, by part
+        self._constant = dict[str, list[int]]()  # targets with one number in all rows, by part
+        for name, rows in parts.items():
+            if labels.is_floating_point():
+                same = (labels[rows] == labels[int(rows[0])]).all(dim=0)
+                self._constant[name] = same.nonzero().flatten().tolist()
+            else:
+                none = torch.zeros(len(self._names), dtype=torch.int64, device=labels.device)
+                blocks = (torch.bincount(labels[some], minlength=len(none)) for some in torch.split(rows, _BLOCK))
+                self.counts[name] = sum(blocks, none).tolist()
 
     def warnings(self) -> Iterator[str]:
-        for part, labels in self._parts.items():
-            if labels.is_floating_point():
-                if same := [
-                    place for place in range(labels.shape[1]) if bool((labels[:, place] == labels[0, place]).all())
-                ]:
-                    yield f"{_rows(part, len(labels))} have one and the same number of target {same[0] + 1}: {_UNSAID}"
-                continue
-            counts = torch.bincount(labels, minlength=len(self._names)).tolist()
+        for part, same in self._constant.items():
+            if same:
+                said = _rows(part, self._sizes[part])
+                yield f"{said} have one and the same number of target {same[0] + 1}: {_UNSAID}"
+        for part, counts in self.counts.items():
             lost = [name for name, count in zip(self._names, counts, strict=True) if not count]
             if lost:
                 what = "which the model never learns" if part == "training" else _UNSAID
-                yield f"{_rows(part, len(labels))} have none of the class{_listed(lost)}, {what}"
+                yield f"{_rows(part, self._sizes[part])} have none of the class{_listed(lost)}, {what}"
 
     def few(self, decide: DecideConfig | None, calibrate: Calibrate) -> Iterator[str]:
         """Warns if a threshold or a recalibration is chosen on few validation rows.
 
         Raises DataError if the validation rows lack a class.
         """
-        labels = self._parts.get("validation")
-        if labels is not None and (key := _chosen(decide, calibrate)):
-            counts = torch.bincount(labels, minlength=len(self._names)).tolist()
+        counts = self.counts.get("validation")
+        if counts is not None and (key := _chosen(decide, calibrate)):
             if lost := [name for name, count in zip(self._names, counts, strict=True) if not count]:
                 raise DataError(
-                    f"{key}: none of the validation rows ({len(labels)}) is of the class{_listed(lost)}: nothing "
+                    f"{key}: none of the validation rows ({sum(counts)}) is of the class{_listed(lost)}: nothing "
                     "can be chosen on them",
                     hint="give more validation rows in federation.rows, or leave it out",
                     shared="the validation rows do not suit the server's settings",
@@ -74,11 +82,9 @@ class LabelParts:
             yield from _few(key, calibrate, self._names, counts)
 
     def refuse_one(self) -> None:
-        labels = self._parts.get("training")
-        if labels is None or labels.is_floating_point() or len(self._names) < 2:
-            return
-        if bool((labels == labels[0]).all()):
-            refuse_one_class(f"{_rows('training', len(labels))}", self._names, int(labels[0]))
+        counts = self.counts.get("training")
+        if counts is not None and len(self._names) > 1 and max(counts) == sum(counts):
+            refuse_one_class(_rows("training", sum(counts)), self._names, counts.index(max(counts)))
 
 
 _UNSAID = "so that what is measured there says nothing of it"
@@ -186,10 +192,6 @@ class ClassBalance:
     """Number of training rows by class, at least one class; estimates where the labels are noisy."""
 
     counts: Sequence[float]
-
-    @classmethod
-    def of(cls, labels: Tensor, classes: int) -> ClassBalance:
-        return cls(torch.bincount(labels.cpu(), minlength=classes).tolist())
 
     @classmethod
     def estimated(cls, counts: Tensor) -> ClassBalance:

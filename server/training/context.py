@@ -123,14 +123,14 @@ class ServerContext:
         self.labels, self.schedule, self.weights = labels, schedule, weights
         if weights is not None and not bool(weights[schedule.partition.train.cpu()].any()):
             raise DataError("all training rows have the weight 0", hint="weigh some, or leave server.labels.weight out")
-        self._parts = LabelParts(labels, schedule.partition, self.classes or self.federation.outputs)
+        self._parts = parts = LabelParts(labels, schedule.partition, self.classes or self.federation.outputs)
         if self.federation.task == "regression":
             scale = CountScale if self.federation.loss == POISSON else TargetScale
             self.scale = scale.fit(labels.cpu(), schedule.partition.train)
             self.labels = self.scale.apply(labels)
         else:
-            self.balance = ClassBalance.of(labels[schedule.partition.train], self.federation.outputs)
-            self._one_class = len(torch.unique(labels[schedule.partition.validation])) < 2
+            self.balance = ClassBalance(parts.counts["training"])
+            self._one_class = len([*filter(None, parts.counts.get("validation", ()))]) < 2
 
     @cached_property
     def loss(self) -> Objective:

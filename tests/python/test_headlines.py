@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import hashlib
 import io
 import json
 from pathlib import Path
@@ -230,9 +232,18 @@ def test_a_model_of_all_tables_is_named_where_it_was_tested_on_the_same_rows(tmp
     rows = given | {"one": given["one"].iloc[:-9]}
     aligned = {"align": "psi", "keys": {"seeded": True}}
     assert "pooled" not in page("fewer rows", configured(classes=2, epochs=2, **aligned), rows)
+    assert read_run(tmp_path / "fewer rows").summary["rows_hash"]["test"] == hashed(tmp_path / "fewer rows")
     assert "pooled" not in page("columns", short, given | {"two": given["two"].drop(columns="c11")})
     labels = given["server"].assign(target=given["server"]["target"].to_numpy()[::-1])
     assert "pooled" not in page("labels", short, given | {"server": labels})
+
+
+def hashed(run: Path) -> str:
+    """What a summary says of the test rows, by the keys in scores.csv: of a list in JSON, the number of rows first."""
+    with (run / "scores.csv").open(encoding="utf-8") as file:
+        keys = sorted(line["id"] for line in csv.DictReader(file) if line["part"] == "test")
+    rows = sum(json.loads((run / "summary.json").read_text())["rows"].values())
+    return hashlib.sha256(json.dumps([rows, *keys]).encode()).hexdigest()[:32]
 
 
 def test_runs_on_other_rows_are_not_compared(tmp_path: Path) -> None:
@@ -242,6 +253,7 @@ def test_runs_on_other_rows_are_not_compared(tmp_path: Path) -> None:
         for seed in (0, 1)
     )
     assert one.summary["rows"] == two.summary["rows"] and one.summary["rows_hash"] != two.summary["rows_hash"]
+    assert one.summary["rows_hash"]["test"] == hashed(one.folder)
     words = "These runs are tested on different rows"
     assert words in one.compare(two, out=tmp_path / "both.html").read_text()
 

@@ -28,8 +28,7 @@ from tests.server.test_quality import outputs
     ],
 )
 def test_unequal_is_more_than_so_many_times_the_equal_share(counts: list[int], unequal: bool, measure: str) -> None:
-    labels = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
-    balance = ClassBalance.of(labels, len(counts))
+    balance = ClassBalance(counts)
     assert (balance.unequal, balance.measure) == (unequal, measure)
     assert UNEQUAL == 1.5
 
