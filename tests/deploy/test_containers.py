@@ -246,12 +246,13 @@ def test_a_party_on_a_narrow_line_slows_the_run_down_and_is_named(running: Proje
     usual = _seconds(running, 5)
     _tc(running, "party4", "replace", "root", "tbf", "rate", "64kbit", "burst", "4kb", "latency", "10s")
     try:
-        running.wait_for_more(4)
-        narrow, slowest = _seconds(running, 2), running.events("round")[-1]["slowest"]["party"]
+        running.wait_for_more(7)
+        narrow = _seconds(running, 5)
+        named = [event["slowest"]["party"] for event in running.events("round")[-5:]]
     finally:
         _tc(running, "party4", "del", "root")
-    # 256 rows of 8 floats are 8 kB: a second on this line, beside which no machine is slow.
-    assert narrow > 0.5 and narrow > 2 * usual and slowest == "party4"
+    # 256 rows of 8 floats are 8 kB: a second on this line. One round may be slow for another reason.
+    assert narrow > 0.5 and narrow > 2 * usual and named.count("party4") > 2
     running.wait_for_more()
 
 
