@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 
+from tests.support import warm
 from tests.support.terminal import in_terminal, lines_of
 
 ROOT = Path(__file__).parents[3]
@@ -42,20 +41,18 @@ def test_a_run_of_processes_fits_and_so_does_what_reads_it(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("columns", [66, 80])
 @pytest.mark.parametrize(
     "words", [["protocols"], ["datasets"], ["--help"], ["up", "--help"], ["chek"], ["up", "no.yaml"]]
 )
-def test_what_is_listed_fits(tmp_path: Path, columns: int, words: list[str]) -> None:
-    _, said = in_terminal(columns, tmp_path, *words, COLONNADE_DATA="")
-    assert widest(said) <= columns, said
+def test_what_is_listed_fits(tmp_path: Path, words: list[str]) -> None:
+    _, said = in_terminal(66, tmp_path, *words, COLONNADE_DATA="")
+    assert widest(said) <= 66, said
 
 
 @pytest.mark.slow
 def test_in_a_pipe_a_run_has_plain_lines_and_no_control(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "colonnade", "simulate", str(DEMO), *SHORT]
-    done = subprocess.run(words, check=False, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0 and not {"\x1b", "\r", "\x07"} & set(done.stdout)
+    done = warm.run([*warm.COLONNADE, "simulate", DEMO, *SHORT], cwd=tmp_path, capture_output=True)
+    assert not {"\x1b", "\r", "\x07"} & set(done.stdout)
     assert len(done.stdout.splitlines()) < 30 and not done.stderr
     protection = next(line for line in done.stdout.splitlines() if line.startswith("protection"))
     assert protection.endswith("in the clear")  # a fact is a line
