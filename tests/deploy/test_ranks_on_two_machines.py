@@ -1,4 +1,7 @@
-"""A party whose ranks are on two machines: by torchrun on each, and by the variables of deploy/kubernetes."""
+"""A party whose ranks are on two machines, by torchrun on each.
+
+Under `up`, ranks of one machine get the variables that deploy/kubernetes sets: tests/cli/run/test_party_of_ranks.py.
+"""
 
 from __future__ import annotations
 
@@ -37,22 +40,18 @@ def network() -> Iterator[Network]:
         yield network
 
 
-def rank(network: Network, number: int, how: str, *words: object, **environ: str) -> subprocess.Popen[str]:
+def rank(network: Network, number: int, *words: object) -> subprocess.Popen[str]:
     """One of a party's two ranks, on the machine of its number."""
-    name, other = ("first", "second") if number == 0 else ("second", "first")
-    environ = {"GLOO_SOCKET_IFNAME": f"to-{other}"} | environ
-    if how == "torchrun":
-        own = (FIRST, SECOND)[number]  # else torchrun asks a name server for this machine's name
-        place = ("--master-addr", FIRST, "--master-port", PORT, "--local-addr", own)
-        torchrun = (sys.executable, "-m", "torch.distributed.run", "--nnodes", 2, "--node-rank", number, *place)
-        return network.start(name, *torchrun, "--nproc-per-node", 1, *colonnade(*words)[1:], **environ)
-    group = {"RANK": str(number), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1"}
-    return network.start(name, *colonnade(*words), MASTER_ADDR=FIRST, MASTER_PORT=str(PORT), **group, **environ)
+    name, other, own = (("first", "second", FIRST), ("second", "first", SECOND))[number]
+    # Without its own address, torchrun asks a name server for this machine's name.
+    place = ("--master-addr", FIRST, "--master-port", PORT, "--local-addr", own)
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--nnodes", 2, "--node-rank", number, *place)
+    interface = {"GLOO_SOCKET_IFNAME": f"to-{other}"}
+    return network.start(name, *torchrun, "--nproc-per-node", 1, *colonnade(*words)[1:], **interface)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["torchrun", "variables"])
-def test_ranks_on_two_machines_learn_what_one_process_does(tmp_path: Path, network: Network, how: str) -> None:
+def test_ranks_on_two_machines_learn_what_one_process_does(tmp_path: Path, network: Network) -> None:
     file = write(tmp_path, {"name": "split", "embedding": 8}, parties=2, **TRAINING)
     expected = {event["round"]: event["loss"] for event in federate(load(file)).of_kind("round")}
     deal(file, (), tmp_path / "dealt", DealTerms("127.0.0.1:7400", 30))
@@ -60,7 +59,7 @@ def test_ranks_on_two_machines_learn_what_one_process_does(tmp_path: Path, netwo
     members = [
         network.start("first", *colonnade("server", configs["server"], "--out", tmp_path / "run")),
         network.start("first", *colonnade("client", configs["party1"], "--out", tmp_path / "run1")),
-        *(rank(network, number, how, "client", configs["party2"], "--out", tmp_path / "run2") for number in (0, 1)),
+        *(rank(network, number, "client", configs["party2"], "--out", tmp_path / "run2") for number in (0, 1)),
     ]
     said = [member.communicate(timeout=PATIENCE)[0] for member in members]
     assert [member.returncode for member in members] == [0] * 4, said
