@@ -59,8 +59,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keeps the garbage collector from searching what all tests share, which takes a second each time."""
+    """Keeps the garbage collector from searching what all tests share, which takes a second each time, or often."""
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.hookimpl(tryfirst=True)

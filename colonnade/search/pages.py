@@ -32,7 +32,7 @@ from colonnade.search.space import Searched
 from colonnade.search.study import Asked, TrialRecord, TrialStore, load_optuna
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 _SHOWN = 5
 

@@ -25,10 +25,21 @@ def run_on_own_loop(main: Coroutine[Any, Any, T], loop_factory: LoopFactory) -> 
     try:
         asyncio.get_running_loop()
     except RuntimeError:
+        value: list[T] = []
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            return runner.run(main)
+            runner.run(_keep(main, value))
+        return value[0]
     found: T = _Apart(main, loop_factory).result()
     return found
+
+
+async def _keep(main: Coroutine[Any, Any, T], value: list[T]) -> None:
+    """Puts what a coroutine returns into a list.
+
+    A task must not end with it: `asyncio.Runner` replaces a signal handler that refers to the task, whereupon the enum
+    of handlers formats both, results with all their tensors included.
+    """
+    value.append(await main)
 
 
 def interrupts_raised() -> AbstractContextManager[None]:
@@ -79,15 +90,15 @@ class _Apart:
         self._interrupts += 1  # nothing is raised before the thread has ended: it works in a locked folder
 
     def _run(self) -> None:
-        async def noted() -> Any:
+        async def noted() -> None:
             task, loop = asyncio.current_task(), asyncio.get_running_loop()
             assert task is not None  # inside a task
             self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
-            return await self._main
+            await _keep(self._main, self._value)
 
         try:
             with asyncio.Runner(loop_factory=self._loop_factory) as runner:
-                self._value.append(runner.run(noted()))
+                runner.run(noted())
         except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
             self._error = error
 

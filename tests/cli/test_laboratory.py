@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ import colonnade
 from colonnade import laboratory
 from colonnade.common.errors import InputError
 from colonnade.common.version import VERSION
+from tests.support import warm
 from tests.support.household import colonnade as command
 
 
@@ -46,7 +46,8 @@ def test_a_laboratory_of_another_version_is_refused(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_name_of_the_attacks_until_0_2_warns_and_works() -> None:
-    program = "from colonnade.attacks import labels; from colonnade.attacks.run import open_run; print(labels.__name__)"
-    done = subprocess.run([sys.executable, "-W", "always", "-c", program], check=True, capture_output=True, text=True)
+    program = """import warnings; warnings.simplefilter("always")
+from colonnade.attacks import labels; from colonnade.attacks.run import open_run; print(labels.__name__)"""
+    done = warm.run([sys.executable, "-c", program], capture_output=True)
     assert done.stdout.strip().endswith("attacks.labels") and "DeprecationWarning: colonnade.attacks" in done.stderr
     assert colonnade.attack.__name__ == "colonnade_lab.attacks"
