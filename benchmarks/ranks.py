@@ -11,7 +11,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -97,8 +98,8 @@ def _measure(measured: Tower) -> _Times:
         own = load(file).parties[PARTY]
         os.environ[FILE] = str(Path(name) / "group")
         environment = child_environment(RANK="1", WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", OMP_NUM_THREADS="1")
-        other = subprocess.Popen([sys.executable, "-m", "benchmarks.ranks", str(file)], cwd=ROOT, env=environment)
-        with other, joined(World(0, 2, 2), PARTY, "", 600, _lost) as group:
+        argv = [sys.executable, "-m", "benchmarks.ranks", str(file)]
+        with _other(argv, environment) as other, joined(World(0, 2, 2), PARTY, "", 600, _lost) as group:
             meet(group, own, Path(name))
 
             def tower() -> nn.Module:
@@ -120,6 +121,17 @@ def _measure(measured: Tower) -> _Times:
             dismiss(group)
         del os.environ[FILE]
     return _Times(*wall, *cpu)
+
+
+@contextmanager
+def _other(argv: Sequence[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """The other rank, which waits for this one for as long as it lives: an error here ends it."""
+    with subprocess.Popen(argv, cwd=ROOT, env=environment) as other:
+        try:
+            yield other
+        except BaseException:
+            other.kill()
+            raise
 
 
 def _step(through: Backprop, model: nn.Module, x: torch.Tensor, gradient: torch.Tensor) -> Callable[[], None]:

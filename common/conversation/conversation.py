@@ -423,7 +423,7 @@ class Cohort(Mapping[str, Link]):
 
     async def _change_within(self, limit: float, kind: type[Message], parties: list[str]) -> None:
         if not await self._mailbox.change(limit if math.isfinite(limit) else None):
-            hint = "raise federation.timeouts.answer, or look at its log"
+            hint = f"{self._mailbox.remedy(parties[0])}, or look at its log"
             raise PartyLost(parties[0], f"no {kind.__name__} within {limit:g} s, nor from any other", hint=hint)
 
     def _refuse_faults(self, parties: list[str]) -> None:

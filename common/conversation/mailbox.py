@@ -38,6 +38,7 @@ class Mailbox:
         self.strays = Strays()
         self._on_late, self._on_fault, self._phases = on_late, on_fault, phases or Phases()
         self._queues: dict[str, dict[type[Message], deque[Message]]] = defaultdict(lambda: defaultdict(deque))
+        self._came: set[str] = set()  # peers of whom there was a message
         self._faults: dict[str, Exception] = {}
         self._excused: set[str] = set()
         self._bell: set[asyncio.Future[bool]] = set()
@@ -49,12 +50,20 @@ class Mailbox:
 
     def put(self, peer: str, message: Message) -> None:
         """Stores a message received from a peer."""
+        self._came.add(peer)
         self._queues[peer][type(message)].append(message)
         self._held[peer] += memory(message)
         if self._abandoned:
             self._discard(peer)
         else:
             self.ring()
+
+    def remedy(self, peer: str) -> str:
+        """What to raise where a peer that is connected takes too long."""
+        said = "raise federation.timeouts.answer"
+        if peer in self._came:
+            return said
+        return f"its first message may wait for its table to be encoded, and written with `store: disk`: {said}"
 
     def held(self, peer: str) -> int:
         """Bytes of a peer's messages that are unread."""

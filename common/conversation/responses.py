@@ -111,7 +111,7 @@ class ResponseCollector(Generic[M]):
             others = f" (nor from {', '.join(hopeful[1:])})" if hopeful[1:] else ""
             if unread := self._mailbox.unread(hopeful[0]):
                 others += f", while {unread} other messages of it wait unread"
-            hint = "raise federation.timeouts.answer, or lower federation.quorum.need to go on without it"
+            hint = f"{self._mailbox.remedy(hopeful[0])}, or lower federation.quorum.need to go on without it"
             raise PartyLost(hopeful[0], what + others, hint=hint)
 
     def _responses(self, missing: list[str]) -> Responses[M]:

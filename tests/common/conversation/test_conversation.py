@@ -130,8 +130,14 @@ async def test_a_deadline_takes_the_parties_present(transport: Transport) -> Non
 async def test_a_silent_party_is_given_up_after_the_limit_and_named(transport: Transport) -> None:
     async with conversation(transport) as wired:
         await wired.servers["ada"].send(embedding(1))
-        with pytest.raises(PartyLost, match=r"bob was lost: no Embedding for round 1 within 0.2 s \(nor from cyd\)"):
+        with pytest.raises(
+            PartyLost, match=r"bob was lost: no Embedding for round 1 within 0.2 s \(nor from cyd\)"
+        ) as lost:
             await wired.clients.collect(Embedding, 1, Quorum(limit=0.2))
+        assert "its first message may wait for its table" in lost.value.hint
+        with pytest.raises(PartyLost, match="ada was lost") as lost:
+            await wired.clients.collect(Embedding, 2, Quorum(limit=0.1), among=["ada"])
+        assert lost.value.hint.startswith("raise federation.timeouts.answer")
 
 
 @both
