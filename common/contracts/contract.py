@@ -216,6 +216,16 @@ class Contract(Generic[C]):
         config: Any = federation.protocol  # of the type `config`: the file was parsed with it
         return self.limits(federation, config)
 
+    def width_of(self, federation: FederationConfig) -> int | None:
+        """Numbers that a member's bottom model makes of a row: the protocol's `embedding` or the limit `width`; without
+        either the number of classes or targets, where parties train what they send as logits; None where that is open.
+        """
+        protocol = federation.protocol
+        if (width := protocol.cut_width or self.limits_of(federation).get("width")) is not None:
+            return width
+        logits = self.exchange.sends == "logits" and not protocol.typed and "party" in protocol.optimisers
+        return federation.outputs if logits else None
+
     @property
     def kinds(self) -> Kinds:
         """The declared messages by name."""

@@ -327,7 +327,9 @@ def bottom_model(
         raise ConfigError(f"{owner}.model: {error}", hint=error.hint) from error
     if (made := output_width(model, input_shape)) != width:
         raise ConfigError(
-            f"{owner}.model makes embeddings of width {made}, federation.protocol.embedding is {width}",
-            hint="make the two equal",
+            f"{owner}.model makes {made} numbers of a row, and the protocol takes {width}",
+            hint=f"let its last layer make {width}"
+            if isinstance(config, UserModule)
+            else f"write `embedding: {width}` there",
         )
     return model

@@ -225,8 +225,9 @@ def _check_tower(federation: FederationConfig, owner: str, member: PartyConfig |
     if not model.tune:
         return
     assert isinstance(data, TableColumnsConfig)  # it has contents
+    width = CONTRACTS[protocol.name].width_of(federation)
     wrong = {
-        f"with the protocol {protocol.name}, which trains no model of it": protocol.cut_width is None or protocol.typed,
+        f"with the protocol {protocol.name}, which trains no model of it": width is None or protocol.typed,
         f"with {len(contents)} columns: it takes one": len(contents) > 1,
         "with data.scale: the tower's own normalisation applies": "scale" in data.model_fields_set,
         "with data.repeated = mean: pixels and tokens have none": data.repeated == "mean",

@@ -19,11 +19,13 @@ from pydantic_core import ErrorDetails
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.registry import imported_contracts
 from colonnade.common.errors import ConfigError, InputError, nearest, shown
+from colonnade.common.parsing.dump import KIND_KEYS
 from colonnade.common.run.plug_ins import Extended, PlugIns
 
 TEMPLATE = "every_party"  # the template section merged under every party's own
 
-_PLACES = 4  # at most so many are named for a key that stands in the wrong one
+_USUAL = "gaussian"  # mechanism of a section that names none
+_PLACES = 4  # at most so many are named for a key that stands in the wrong one, and so many kinds
 
 Path = tuple[str | int, ...]
 
@@ -105,14 +107,13 @@ class _Place:
         if colon and first in known and _at(self._tree, self._path) is None:  # YAML's `{patience:3}` is one key
             hint = f"write `{first}: {rest or 'VALUE'}`, with a space behind the colon"
             return ConfigError(f"{self.name}: unknown key (did you mean {first!r}?)", hint=hint)
-        optimiser = bool(above) and str(above[-1]).endswith("optimiser")
-        if not nearest(key, known) and not optimiser and (elsewhere := self._elsewhere(key)):
+        allowed = ", ".join(known)
+        if others := _kinds([option for option in self._options(above, every=True) if key in _fields(option)]):
+            hint = f"it is a key of {others}; allowed with {_kinds(self._options(above))}: {allowed}"
+            return ConfigError(f"{self.name}: unknown key", hint=hint)
+        if not nearest(key, known) and (elsewhere := self._elsewhere(key)):
             return ConfigError(f"{self.name}: unknown key", hint=f"did you mean {_either(elsewhere)}?")
-        hint = f"allowed here: {', '.join(known)}"
-        if optimiser:
-            kind = _at(self._tree, above).get("name")
-            hint += f"; these are keys of {kind}, write `name: ...` beside them for another optimiser"
-        return ConfigError(f"{self.name}: unknown key{nearest(key, known)}", hint=hint)
+        return ConfigError(f"{self.name}: unknown key{nearest(key, known)}", hint=f"allowed here: {allowed}")
 
     def missing(self, key: str) -> ConfigError:
         wanted = self._description((*self._path, key))
@@ -159,22 +160,19 @@ class _Place:
 
     def _elsewhere(self, key: str) -> list[str]:
         """Sections, or sections of these, that have a key of this name; a party's as `every_party`."""
-        root = _fields(self._root)
-        named = self._tree.get("federation", {}).get("protocol", "") if isinstance(self._tree, dict) else ""
-        contract = imported_contracts().get(str(named.get("name") if isinstance(named, Mapping) else named))
-        sections = {
-            "federation": _options_of(root["federation"].annotation),
-            "federation.protocol": [] if contract is None else [contract.config],
-            "server": _options_of(root["server"].annotation),
-            TEMPLATE: _options_of(get_args(root["parties"].annotation)[1]),
-        }
-        for name, options in list(sections.items()):
-            for inner, field in [pair for option in options for pair in _fields(option).items()]:
-                sections.setdefault(f"{name}.{inner}", _options_of(field.annotation))
-        found = [f"{name}.{key}" for name, options in sections.items() if any(key in _fields(each) for each in options)]
+        party = next(iter(self._tree.get("parties") or ()), "NAME") if isinstance(self._tree, dict) else "NAME"
+        tops: list[Path] = [("federation",), ("federation", "protocol"), ("server",), ("parties", party)]
+        places = [*tops, *((*top, inner) for top in tops for inner in self._keys(top))]
+        allowed = [place for place in dict.fromkeys(places) if self._sure(place, key)]
+        found = [dotted((*((TEMPLATE, *place[2:]) if place[0] == "parties" else place), key)) for place in allowed]
         here = dotted((TEMPLATE, *self._path[2:]) if self._path[0] == "parties" else self._path)
         found = [place for place in found if place != here]
         return [place for place in found if place.count(".") == min(each.count(".") for each in found)][:_PLACES]
+
+    def _sure(self, place: Path, key: str) -> bool:
+        """True if the section has the key, as the file stands; one that it lacks: of whatever kind it would be."""
+        having = [key in _fields(option) for option in self._options(place) if _fields(option)]
+        return any(having) if _path(self._tree, place) == place else bool(having) and all(having)
 
     def _kinds(self, key: str) -> list[str]:
         fields = [_fields(option).get(key) for option in self._options(self._path, every=True)]
@@ -187,7 +185,7 @@ class _Place:
         return marks[0].plug_ins if marks else None
 
     def _description(self, path: Path) -> str:
-        fields = [_fields(option).get(path[-1]) for option in self._options(path[:-1], every=True)]
+        fields = [_fields(option).get(path[-1]) for option in self._options(path[:-1])]
         return next((field.description for field in fields if field and field.description), "")
 
     def _forms(self, path: Path) -> str:
@@ -201,7 +199,7 @@ class _Place:
         options, node = [self._root], self._tree
         for step in path:
             options = [below for option in _fitting(options, node) for below in _below(option, step)]
-            node = node[step]
+            node = node[step] if _path(node, (step,)) else None
         return options if every else _fitting(options, node)
 
 
@@ -260,8 +258,8 @@ def _from_outside(marks: Sequence[Any]) -> list[Any]:
 
 
 def _fitting(options: list[Any], node: Any) -> list[Any]:
-    """The models of the kind that the file names."""
-    given = node if isinstance(node, dict) else {}
+    """The models of the kind that the file names, or of a `mechanism` that it leaves out."""
+    given = {"mechanism": _USUAL, **node} if isinstance(node, dict) else {}
 
     def fits(option: Any) -> bool:
         literals = {key: field for key, field in _fields(option).items() if get_origin(field.annotation) is Literal}
@@ -277,6 +275,16 @@ def _fitting(options: list[Any], node: Any) -> list[Any]:
     if len(options) == 1 or not models:
         return options
     return [model for model in models if complete(model)] or models
+
+
+def _kinds(options: list[Any]) -> str:
+    """The words that select these sections, as `name: sgd, adam`; "" if none does."""
+    fields = [(key, _fields(option).get(key)) for key in KIND_KEYS for option in options]
+    kinds = [(key, get_args(field.annotation)) for key, field in fields if field is not None]
+    key = next((key for key, words in kinds if words), "")
+    words = sorted({str(word) for each, words in kinds if each == key for word in words})
+    more = f" and {len(words) - _PLACES} others" if len(words) > _PLACES else ""
+    return f"`{key}: {', '.join(words[:_PLACES])}`{more}" if key else ""
 
 
 def _expected(error: ErrorDetails, forms: str) -> list[str]:

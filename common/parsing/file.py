@@ -128,7 +128,7 @@ def _with_gaps(party: PartyConfig) -> PartyConfig:
 
 def _with_widths(config: Config) -> Config:
     """The same, with the agreed width filled into built-in models that set none."""
-    agreed = config.federation.protocol.cut_width
+    agreed = CONTRACTS[config.federation.protocol.name].width_of(config.federation)
     if agreed is None:
         return config
     parties = {name: _with_width(party, agreed) for name, party in config.parties.items()}
@@ -151,8 +151,8 @@ Tree = Mapping[str, Any]
 def with_defaults(tree: Tree) -> dict[str, Any]:
     """Fills in the protocol's defaults for optimisers, bottom models and constants.
 
-    An optimiser without a `name` is the protocol's, with the given keys changed. In `tree` the protocol section is
-    validated and `every_party` merged.
+    An optimiser without a `name`, and a model or head of the protocol's kind, are the protocol's with the given keys
+    changed. In `tree` the protocol section is validated and `every_party` merged.
     """
     federation = tree.get("federation")
     protocol = federation.get("protocol") if isinstance(federation, Mapping) else None
@@ -172,19 +172,28 @@ def _party(section: Any, defaults: Defaults) -> Any:
     if not isinstance(section, Mapping):
         return section
     return {
-        "model": dict(defaults.model),
         **section,
+        "model": _model(section, "model", defaults.model),
         "optimiser": _optimiser(section, "optimiser", defaults.optimiser),
         "head_optimiser": _optimiser(section, "head_optimiser", defaults.own_head),
     }
 
 
 def _server(section: Tree, defaults: Defaults) -> Any:
-    found = {"head": dict(defaults.joint), **section, "optimiser": _optimiser(section, "optimiser", defaults.head)}
+    head = _model(section, "head", defaults.joint)
+    found = {**section, "head": head, "optimiser": _optimiser(section, "optimiser", defaults.head)}
     if isinstance(active := section.get("active"), Mapping):
-        own = _optimiser(active, "optimiser", defaults.optimiser)
-        found["active"] = {"model": dict(defaults.model), **active, "optimiser": own}
+        model, own = _model(active, "model", defaults.model), _optimiser(active, "optimiser", defaults.optimiser)
+        found["active"] = {**active, "model": model, "optimiser": own}
     return found
+
+
+def _model(section: Tree, key: str, default: Tree) -> Any:
+    """The protocol's model with the given keys changed; another kind has its own defaults."""
+    given = section.get(key, default)
+    named = {"name": given} if isinstance(given, str) else given
+    same = isinstance(named, Mapping) and named.get("name") == default["name"]
+    return {**default, **named} if same else given
 
 
 def _optimiser(section: Tree, key: str, default: OptimiserConfig) -> Any:

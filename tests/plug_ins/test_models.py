@@ -55,7 +55,7 @@ def test_short_and_long_form(packages: Packages, model: Any) -> None:
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ({"name": "Flat", "width": 7}, "parties.party1.model makes embeddings of width 7, .* is 60"),
+        ({"name": "Flat", "width": 7}, "parties.party1.model makes 7 numbers of a row, and the protocol takes 60"),
         ({"name": "Flat", "depth": 7}, rf"parties.party1.model: the model Flat of {OF} failed: AssertionError"),
         ("number", rf"parties.party1.model: the model number of {OF}: it made int, expected a torch.nn.Module"),
         ("nothing", rf"parties.party1.model: the model nothing of {OF}: it is NoneType, expected a class"),

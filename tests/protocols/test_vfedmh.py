@@ -255,11 +255,15 @@ def test_a_tower_of_ones_own_takes_part(tmp_path: Path) -> None:
             ["parties.party2.model=./tower.py:Tower"],
             r"parties\.party2\.model: .*nothing_like_it",
         ),
-        (TOWER, ["parties.party2.model={file: ./tower.py:Tower, embedding: 9}"], r"width 9, .*embedding is 16"),
+        (
+            TOWER,
+            ["parties.party2.model={file: ./tower.py:Tower, embedding: 9}"],
+            r"makes 9 numbers of a row, and the protocol takes 16",
+        ),
         (
             "",
             ["server.active.model={name: mlp, embedding: 12}"],
-            r"server\.active\.model makes embeddings of width 12, .* is 16",
+            r"server\.active\.model makes 12 numbers of a row, and the protocol takes 16",
         ),
         ("", ["parties.party3.head=./tower.py:Tower"], r"parties\.party3\.head: .*Tower"),
     ],

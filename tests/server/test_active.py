@@ -102,7 +102,7 @@ def test_the_model_makes_embeddings_of_the_agreed_width() -> None:
     assert own.embed(ctx.columns[torch.arange(3)]).shape == (3, 16)
     assert own.predict(torch.zeros(3, 16)).shape == (3, 10)
     other = context("server.active.model={name: linear, embedding: 12}")
-    with pytest.raises(ConfigError, match=r"^server\.active\.model makes embeddings of width 12, .*embedding is 16"):
+    with pytest.raises(ConfigError, match=r"^server\.active\.model makes 12 numbers of a row, .* takes 16"):
         active_party(other, 16)
 
 

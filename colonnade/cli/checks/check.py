@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from colonnade.cli.checks.columns import copies, described, hints_of_federation, hints_of_party
 from colonnade.cli.checks.privacy import Made, drowned, estimated
@@ -15,7 +16,7 @@ from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.config.alignment import refuse_nothing, refuse_other_sizes
 from colonnade.common.config.data.sources import DataConfig
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.members import Config
+from colonnade.common.config.members import ActiveConfig, Config, PartyConfig
 from colonnade.common.config.models import OwnConfig
 from colonnade.common.config.privacy import PROPOSED
 from colonnade.common.contracts.registry import CONTRACTS
@@ -181,11 +182,8 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
             train, typed = schedule.partition.train, federation.protocol.typed
             columns = prepare(party.data, features, train, federation.seed, name, typed=typed)
         shape = tuple(columns.shape[1:])
-        model = None
-        found = not run_models and _only_found(f"parties.{name}", base, party.model, party.head)
-        if not found and (width := CONTRACTS[federation.protocol.name].limits_of(federation).get("width")) is not None:
-            start = own_draws(federation, name).generator("model")
-            model = bottom_model(f"parties.{name}", party.model, shape, width, start, base)
+        start = own_draws(federation, name).generator("model")
+        model = _tower(f"parties.{name}", federation, party, shape, start, base, run_models=run_models)
         made[name] = model, shape
         # Before alignment the training rows are unknown: any row of the table may be one.
         looked_at = schedule.partition.train if federation.align == "none" else torch.arange(len(features.values))
@@ -214,6 +212,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
     (out.warn if federation.public_start else out.say)(_STARTS[federation.public_start])
     _show_length(federation, schedules)
     check_identities(config, base)  # last: data can be checked before certificates have come back
+    _look_for_devices(config)
     _conclude(config, file, before)
 
 
@@ -229,7 +228,6 @@ def _look_for_devices(config: Config) -> None:
 def _conclude(config: Config, file: Path, before: int) -> None:
     """Prints the last line. `before` is the number of warnings that were printed before this check."""
     federation = config.federation
-    _look_for_devices(config)
     among = f"{file}: {federation.protocol.name} among {counted(len(federation.names), 'party')}"
     missing = [name for name in federation.names if name not in config.parties]
     if missing and config.server is not None and config.parties:
@@ -340,6 +338,23 @@ def _only_found(section: str, base: Path, model: object, head: object = None) ->
     return isinstance(model, OwnConfig)
 
 
+def _tower(
+    owner: str,
+    federation: FederationConfig,
+    member: PartyConfig | ActiveConfig,
+    shape: tuple[int, ...],
+    start: torch.Generator,
+    base: Path,
+    *,
+    run_models: bool,
+) -> nn.Module | None:
+    """A member's bottom model, if the protocol has one; of the user's own code only if that may run."""
+    if not run_models and _only_found(owner, base, member.model, getattr(member, "head", None)):
+        return None
+    width = CONTRACTS[federation.protocol.name].width_of(federation)
+    return None if width is None else bottom_model(owner, member.model, shape, width, start, base)
+
+
 def _check_labels(
     config: Config, base: Path, overlap: Overlap, schedules: dict[str, Schedule], *, run_models: bool
 ) -> LabelColumn | None:
@@ -362,11 +377,9 @@ def _check_labels(
     if (active := config.server.active) is not None:
         features = active_features(config.federation, config.server, active, base, len(labels.values), ids=labels.ids)
         columns = prepare(active.data, features, schedule.partition.train, config.federation.seed, SERVER)
-        shape = columns.shape[1:]
-        width = CONTRACTS[config.federation.protocol.name].limits_of(config.federation).get("width")
-        if width is not None and (run_models or not _only_found("server.active", base, active.model)):
-            bottom_model("server.active", active.model, tuple(shape), width, torch.Generator(), base)
-        out.say(f"server: {encoded_rows(len(labels.values), tuple(shape))}")
+        shape = tuple(columns.shape[1:])
+        _tower("server.active", config.federation, active, shape, torch.Generator(), base, run_models=run_models)
+        out.say(f"server: {encoded_rows(len(labels.values), shape)}")
         _describe(SERVER, features, active.data)
         for doubt in (*doubts(features), *copies(labels, features, config.federation.keys)):
             out.warn(f"server: {doubt}")

@@ -28,7 +28,7 @@ def estimated(federation: FederationConfig, made: Mapping[str, Made], schedule: 
         made: every party's bottom model and the shape of its rows.
     """
     contract = CONTRACTS[federation.protocol.name]
-    width = contract.limits_of(federation).get("width")
+    width = contract.width_of(federation)
     models = [model for model, _ in made.values() if model is not None]
     if (
         not models
@@ -106,7 +106,8 @@ def noise_over_values(plan: PrivacyPlan, batch: int, width: int) -> float:
 def drowned(federation: FederationConfig, schedule: Schedule) -> str:
     """A sentence about noise that leaves nothing to learn from; "" where there is less, or its size is not known."""
     plan = schedule.privacy
-    width = CONTRACTS[federation.protocol.name].limits_of(federation).get("width")
+    contract = CONTRACTS[federation.protocol.name]
+    width = federation.outputs if contract.exchange.sends == "logits" else contract.width_of(federation)
     if plan is None or width is None or plan.config.evaluate == "clean":
         return ""
     ratio = noise_over_values(plan, min(federation.batch, len(schedule.partition.train)), width)

@@ -27,7 +27,7 @@ GROUPS = (OUTSIDE, SOURCES, MODELS, OUTSIDE_LOSSES, OUTSIDE_METRICS, TRACKERS)
 
 
 def list_all() -> None:
-    table = Grid("name", "what", "source")
+    table = Grid("name", "what", "source", prose=True)
     for name in CONTRACTS:
         where = f"\n{OUTSIDE.version(name)}" if name in OUTSIDE.entries else ""
         try:
@@ -85,7 +85,7 @@ _SIDES: tuple[ByName[object], ...] = (
 
 def _show_keys(name: str) -> None:
     out.rule(f"keys of federation.protocol: {name}", style="dim")
-    table = Grid("key", "type", "default", "meaning")
+    table = Grid("key", "type", "default", "meaning", prose=True)
     for key in protocol_section(name).keys:
         table.add_row(key.name, *(text.replace("`", "") for text in (key.type, key.default, key.meaning)))
     out.show(table)

@@ -15,6 +15,7 @@ Cell = str | Text
 """Text of a table; a `Text` has styles of its own."""
 
 _GAP = 2  # spaces between two columns
+_PROSE = 100  # characters of a line of sentences, where no terminal says how many
 _HEAD = "bold"
 _WORD = re.compile(r"\s*\S+\s*|\s+")
 _NUMBER = re.compile(r"[-+±<>≤]?\d[\d.,]*( ?(%|B|kB|MB|GB|TB|s))?( ±[\d.,]+)?|-|")
@@ -25,10 +26,11 @@ class Grid:
 
     Args:
         heads: of the columns; none for a table without a head.
+        prose: True if cells are sentences, which are broken into lines in a pipe too.
     """
 
-    def __init__(self, *heads: str, title: str = "", note: str = "") -> None:
-        self.title, self.note = title, note
+    def __init__(self, *heads: str, title: str = "", note: str = "", prose: bool = False) -> None:
+        self.title, self.note, self._prose = title, note, prose
         self._head = [Text(each, style=_HEAD) for each in heads]
         self._rows: list[list[Text]] = []
 
@@ -48,6 +50,7 @@ class Grid:
         Args:
             room: characters of a line; None for any number.
         """
+        room = _PROSE if room is None and self._prose else room
         every = [self._head, *self._rows] if self._head else self._rows
         columns = list(zip(*every, strict=True))
         numbers = [all(_NUMBER.fullmatch(cell.plain) for cell in column[bool(self._head) :]) for column in columns]

@@ -46,7 +46,7 @@ def test_the_code_of_a_model_is_not_run_and_the_output_says_so(file: Path, capfd
 
 
 def test_it_is_run_on_demand(file: Path) -> None:
-    with pytest.raises(ConfigError, match=r"parties.party1.model makes embeddings of width 16") as refused:
+    with pytest.raises(ConfigError, match=r"parties.party1.model makes 16 numbers of a row") as refused:
         check(file, ("federation.protocol.embedding=3",), run_models=True)
     assert file.with_name("ran").exists() and refused.value.hint
 

@@ -150,7 +150,7 @@ SQUARES = (
         ("./tower.py:Tower", "import torhc\n", "tower.py does not import: ModuleNotFoundError: No module"),
         ("./tower.py:Towr", SQUARES, "tower.py has no class or function 'Towr' (did you mean 'Tower'?)"),
         ("lenet", "", "the model 'lenet' takes images, but a row of this party has the shape (16,)"),
-        ({"name": "mlp", "embedding": 4}, "", "makes embeddings of width 4, federation.protocol.embedding is 60"),
+        ({"name": "mlp", "embedding": 4}, "", "makes 4 numbers of a row, and the protocol takes 60"),
     ],
 )
 def test_a_model_that_does_not_fit(model: object, text: str, said: str, monkeypatch, capfd, tmp_path: Path) -> None:

@@ -235,14 +235,25 @@ def test_an_unknown_key_lists_those_that_are_allowed_there() -> None:
     ("values", "hint"),
     [
         ({"epochs": 3}, "did you mean federation.epochs?"),
-        ({"rho": 3}, "did you mean federation.protocol.rho"),
+        ({"rho": 3}, "did you mean federation.protocol.rho?"),  # no optimiser of the file has one
         ({"federation__threads": 3}, "did you mean server.threads or every_party.threads?"),
-        ({"hidden": 3}, "did you mean server.head.hidden, every_party.model.hidden"),
+        ({"hidden": 3}, "did you mean every_party.model.hidden?"),  # the head is linear
+        ({"federation__privacy": {"clip": 1, "steps": {}}}, "it is a key of `mechanism: adaptive`; allowed with `mec"),
+        ({"federation__privacy": {"mechanism": "gaussian", "counts": 1}}, "it is a key of `mechanism: discrete`; "),
+        ({"federation__protocol__arrivals": True}, "it is a key of `name: czofo, split_avg, vafl`; allowed with "),
+        ({"federation__steps": {}}, "allowed here: absence, "),
+        ({"every_party__optimiser": {"name": "sgd", "rho": 1}}, "it is a key of `name: adadelta`; "),
         ({"federation__stop": {"patience:3": None}}, "write `patience: 3`, with a space behind the colon"),
     ],
 )
 def test_a_key_in_the_wrong_place_is_told_where_it_belongs(values: dict[str, Any], hint: str) -> None:
     assert hint in error(tree(**values)).hint
+
+
+def test_a_missing_key_is_described_as_it_is_there() -> None:
+    wrong = error(tree(federation__privacy={"mechanism": "adaptive", "noise_multiplier": 1, "delta": 1e-5}))
+    assert str(wrong) == "federation.privacy.clip: missing"
+    assert wrong.hint == "t, half the diameter of the region that embeddings are brought into"
 
 
 def test_a_number_where_text_is_wanted_is_to_be_quoted() -> None:

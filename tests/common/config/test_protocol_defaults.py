@@ -48,7 +48,7 @@ def test_keys_without_a_name_change_the_protocols_own_optimiser() -> None:
     assert party.optimiser == AdamWConfig(lr=0.5, weight_decay=0.1)
     with pytest.raises(ConfigError, match=r"every_party\.optimiser\.momentum: unknown key") as refused:
         made("split", party={"optimiser": {"momentum": 0.5}})
-    assert "keys of adamw, write `name: ...`" in str(refused.value.hint)
+    assert "key of `name: rmsprop, sgd`; allowed with `name: adamw`: betas, " in str(refused.value.hint)
 
 
 @pytest.mark.parametrize("given", ["sgd", {"name": "sgd"}])
@@ -56,6 +56,15 @@ def test_a_named_optimiser_has_its_own_defaults(given: Any) -> None:
     config = made("split", party={"optimiser": given, "head_optimiser": given}, server={"optimiser": given})
     party = config.parties["party1"]
     assert party.optimiser == SgdConfig() and party.head_optimiser == config.server.optimiser == SgdConfig(momentum=0)
+
+
+@pytest.mark.parametrize("given", ["polynomial", {"name": "polynomial"}])
+def test_a_model_of_the_protocols_kind_keeps_what_it_does_not_change(given: Any) -> None:
+    config = made("fedvs", party={"model": given}, server={"head": {"name": "mlp", "hidden": 9}})
+    assert config.parties["party1"].model.clip == 3
+    assert (config.server.head.hidden, config.server.head.dropout) == (9, 0)
+    config = made("split_avg", party={"model": given}, server={"head": "normed"})
+    assert config.parties["party1"].model.clip == 0 and config.server.head.name == "normed"
 
 
 def test_one_party_may_differ() -> None:
