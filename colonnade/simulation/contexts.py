@@ -44,7 +44,7 @@ def server_context(
     if sample is None:
         refuse_aligned(config.federation.align, "a look at a run")
     parts = ServerParts(
-        config.federation, config.server, base, telemetry, virtual_device(config.server.device), cache=cache
+        config.federation, config.server, base, telemetry, virtual_device(config, SERVER), cache=cache
     )  # fmt: skip
     with whose(SERVER):
         labels = parts.labels()
@@ -66,7 +66,7 @@ def client_context(
     with whose(name):
         features = sampled(load_features(party.data, federation.party_index(name), base, cache), sample)
         schedule = Schedule(federation, len(features.values), features.official_test)
-        device = virtual_device(party.device, federation.names.index(name))
+        device = virtual_device(config, name)
         ctx = party_context(name, federation, party, features, schedule, base=base, device=device)
     return replace(ctx, release=_as_is, admit_masked=_as_is, draws=own_draws(federation, name, None))
 
@@ -75,9 +75,16 @@ def _as_is(value: Any, *_of: Any, **_how: Any) -> Any:
     return value
 
 
-def virtual_device(wanted: str, index: int = 0) -> torch.device:
-    """The configured device; `auto` means the CPU here, where equal runs have equal bits."""
-    return choose_device("cpu" if wanted == "auto" else wanted, index)
+def virtual_device(config: Config, member: str) -> torch.device:
+    """The configured device; `auto` means the CPU here, where equal runs have equal bits.
+
+    One process has one setting of kernels: the fastest, if all members that name a GPU say `repeatable: false`.
+    """
+    names, members = config.federation.names, {SERVER: config.server, **config.parties}
+    on_gpus = [one for one in members.values() if one is not None and one.device not in ("auto", "cpu")]
+    own, index = members[member], 0 if member == SERVER else names.index(member)
+    wanted = "cpu" if own is None or own.device == "auto" else own.device
+    return choose_device(wanted, index, repeatable=any(one.repeatable for one in on_gpus))
 
 
 def refuse_other_rows(party: str, rows: int, labels: int) -> None:

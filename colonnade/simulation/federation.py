@@ -284,7 +284,7 @@ class Simulation:
         recorded = None if folder is None else (folder.start, folder.start_record())
         start = StartSecret(*(recorded or (None, None)), public=True)
         parts = ServerParts(
-            federation, config, self.base, telemetry, virtual_device(config.device),
+            federation, config, self.base, telemetry, virtual_device(self.config, SERVER),
             out=out, cache=None if files is None else files.tables(SERVER), timetable=self.timetable,
         )  # fmt: skip
         run_cache = self.caches.setdefault(SERVER, RunCache(None if folder is None else folder.run_cache))
@@ -329,7 +329,7 @@ class Simulation:
 
         sessions = self.parties[name] = PartySessions(
             name, federation, config, self.base,
-            out=home, device=virtual_device(config.device, federation.names.index(name)),
+            out=home, device=virtual_device(self.config, name),
             store=self._store(name), telemetry=telemetry, task=replace(task, side=side), timetable=self.timetable,
             run_cache=self.caches.setdefault(name, RunCache(None if home is None else PartyFolder(home).run_cache)),
             incidents=VirtualIncidents(), busy=partial(self.benches.outward, name),

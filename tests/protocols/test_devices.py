@@ -80,7 +80,7 @@ def test_a_run_is_the_same_on_another_device_and_goes_on_there(name: str, elsewh
 def _on_the_second_device(name: str) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, float]]:
     """The parameters that a run ends with, those that its resumed second round ends with, and its metrics."""
     protocol, sets = RUNS[name]
-    with second_device() as device, mock.patch.object(contexts, "choose_device", lambda _wanted, _seat=0: device):
+    with second_device() as device, mock.patch.object(contexts, "choose_device", lambda *_of, **_how: device):
         cfg = config(protocol, *SHORT, *GPU, *sets)
         alone = federate(cfg, save=True)
         resumed = federate(cfg, start=(1, alone.saved[1]))

@@ -130,6 +130,16 @@ def test_models_are_kept_where_that_is_asked_for(tmp_path: Path) -> None:
     assert made.tree["server"]["head"] == {"name": "mlp", "hidden": 9} and "optimiser" not in made.tree["server"]
 
 
+@pytest.mark.parametrize(("name", "short"), [("split", True), ("local", False), ("centralized", False)])
+def test_short_numbers_are_kept_where_a_protocol_takes_them(tmp_path: Path, name: str, short: bool) -> None:
+    config = tiny()
+    config["every_party"]["model"] = {"name": "mlp", "hidden": 8, "precision": "bfloat16"}
+    made = setup(config, tmp_path, keep_models=True).of_protocol(name)
+    models = [party["model"] for party in made.tree["parties"].values()]
+    assert all(("precision" in model) is short for model in models)
+    assert any("float32" in note for note in made.notes) is not short
+
+
 def test_a_pair_that_cannot_run_is_listed_with_its_reason(tmp_path: Path) -> None:
     found = compared_on(tmp_path, protocols=["fedvs", "vfedmh", "split"])
     rows = {row["protocol"]: row for row in found.table.to_pylist()}

@@ -160,6 +160,11 @@ class GivenSetup:
         if name == "linear_admm":
             for party in parties.values():
                 party.pop("model", None)
+        if not CONTRACTS[name].config.ranks:
+            members = (*parties.values(), made["server"].get("active") or {})
+            models = [own["model"] for own in members if isinstance(own.get("model"), dict)]
+            if "bfloat16" in [model.pop("precision", "") for model in models]:
+                notes.append("model.precision: float32, as the protocol needs")
         if CONTRACTS[name].config(name=name).blinded and len(parties) < _BLINDED:
             protocol["aggregate"] = "clear"
             notes.append("aggregate: clear, for fewer than three parties")

@@ -9,7 +9,10 @@ import pytest
 import torch
 
 from colonnade.common.errors import EnvironmentFault
+from colonnade.common.parsing.file import parse
 from colonnade.common.run.device import choose_device
+from colonnade.simulation.contexts import virtual_device
+from tests.support.federation import tree
 
 cudnn = torch.backends.cudnn
 
@@ -49,3 +52,15 @@ def test_kernels_repeat_to_the_bit_unless_the_fastest_are_wanted() -> None:
         choose_device("cuda")
         assert (cudnn.deterministic, cudnn.benchmark) == (True, False)
         assert torch.get_float32_matmul_precision() == "highest"
+
+
+@pytest.mark.parametrize(("other", "fastest"), [({}, True), ({"device": "cuda"}, False)])
+def test_members_of_a_simulation_share_the_fastest_kernels_if_all_on_gpus_want_them(
+    other: dict[str, str], fastest: bool
+) -> None:
+    made = tree({"name": "split"}, parties=["a", "b"])
+    made["parties"] = {"a": {"device": "cuda", "repeatable": False}, "b": other}
+    with gpus(1):
+        assert virtual_device(parse(made), "a") == torch.device("cuda", 0)
+        assert virtual_device(parse(made), "b").type == ("cuda" if other else "cpu")
+    assert cudnn.benchmark is fastest
