@@ -66,6 +66,8 @@ def test_a_data_frame_is_cut_by_name(fitted: ColonnadeClassifier) -> None:
     assert (fitted.classes_[shares.argmax(axis=1)] == fitted.predict(frame().iloc[:30])).all()
     with pytest.raises(ValueError, match="feature names should match"):
         fitted.predict(frame().rename(columns={"debt": "debts"}))
+    with pytest.warns(UserWarning, match="valid feature names"):  # columns without names count by their places
+        assert (fitted.predict(frame().set_axis(range(5), axis=1)) == fitted.predict(frame())).all()
 
 
 @pytest.mark.slow
