@@ -23,7 +23,7 @@ import pyarrow as pa
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from colonnade import runs
 from colonnade.common.contracts.registry import CONTRACTS
@@ -72,7 +72,7 @@ class _Federated(BaseEstimator):  # type: ignore[misc]
             ValueError: rows, columns or labels that no estimator can use.
             ColonnadeError: the federation cannot use them, or it failed.
         """
-        if isinstance(X, Mapping):
+        if isinstance(X, Mapping) and not hasattr(X, "toarray"):  # a sparse matrix may be one too
             if y is not None:
                 raise DataError("y is given beside tables", hint=f"the labels belong to the table {SERVER!r}")
             tables, key, label = dict(X), self.key, self.label
@@ -84,7 +84,6 @@ class _Federated(BaseEstimator):  # type: ignore[misc]
         else:
             if y is None:
                 raise ValueError("requires y to be passed, but the target y is None")
-            # Words stay words: a party encodes them.
             validate_data(self, X, skip_check_array=True)
             table = _as_table(X)
             check_consistent_length(table[0] if table.num_columns else [], y)
@@ -222,6 +221,8 @@ class ColonnadeRegressor(RegressorMixin, _Federated):  # type: ignore[misc]
 
     def _targets(self, found: Any) -> Any:
         numbers = np.asarray(found, dtype=float)
+        if len(numbers) < 2:
+            raise ValueError("1 sample: there is no difference to learn")
         if not np.isfinite(numbers).all():
             raise ValueError("Input y contains NaN or infinity.")
         return numbers
@@ -235,19 +236,9 @@ def _as_table(matrix: Any) -> pa.Table:
     if hasattr(matrix, "__arrow_c_stream__"):
         table = pa.table(matrix)
         return table.select([name for name in table.column_names if not name.startswith("__index_level_")])
-    if hasattr(matrix, "toarray"):
-        raise TypeError("Sparse data was passed, but dense data is required: a party's columns are a table.")
-    array = np.asarray(matrix)
-    if array.ndim != 2:
-        raise ValueError(f"Expected 2D array, got {array.ndim}D array instead. Reshape your data.")
-    if 0 in array.shape:
-        raise ValueError(f"Found array with {array.shape[0]} sample(s) and {array.shape[1]} feature(s)")
-    if np.iscomplexobj(array):
-        raise ValueError("Complex data not supported")
+    array = check_array(matrix, dtype=None, input_name="X")  # words stay words
     if array.dtype == object:
-        array = array.astype(float)
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ValueError("Input X contains NaN or infinity.")
+        array = check_array(array.astype(float), input_name="X")
     return pa.table({f"x{place}": column for place, column in enumerate(array.T)})
 
 

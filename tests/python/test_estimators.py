@@ -15,6 +15,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import (
     check_do_not_raise_errors_in_init_or_set_params,
     check_estimator_repr,
+    check_estimator_sparse_matrix,
+    check_estimators_empty_data_messages,
+    check_fit2d_1sample,
     check_get_params_invariance,
     check_mixin_order,
     check_no_attributes_set_in_init,
@@ -51,6 +54,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> ColonnadeClassifier:
     [
         check_do_not_raise_errors_in_init_or_set_params, check_estimator_repr, check_get_params_invariance,
         check_mixin_order, check_no_attributes_set_in_init, check_parameters_default_constructible, check_set_params,
+        check_estimator_sparse_matrix, check_estimators_empty_data_messages, check_fit2d_1sample,
     ],
 )  # fmt: skip
 def test_it_is_an_estimator(kind: type, check: Any) -> None:
@@ -110,6 +114,7 @@ def test_a_grid_search_fits_a_regressor(tmp_path: Path) -> None:
         (MATRIX, np.full(240, "no"), {}, "one class, 'no'"),
         (MATRIX, SUM, {}, "continuous"),
         (MATRIX[0], LATE, {}, "2D"),
+        (MATRIX[:, :0], LATE, {}, "0 feature"),
         (np.where(MATRIX > 2, np.nan, MATRIX), LATE, {}, "NaN"),
         (MATRIX, LATE, {"parties": 5}, "parties=5"),
         (frame(), LATE, {"parties": {"bank": ["income"]}}, "'debt' belongs to no party"),
