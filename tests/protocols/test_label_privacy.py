@@ -33,7 +33,7 @@ def noisy(name: str) -> tuple[Config, Outcome]:
     return cfg, federate(cfg, save=True)
 
 
-@pytest.mark.parametrize("name", [name for name in PROTOCOLS if name != "scorecard"])  # which refuses the noise
+@pytest.mark.parametrize("name", [*FEW, "secureboost"])
 def test_the_true_training_labels_are_gone(name: str) -> None:
     server = noisy(name)[1].server
     train = server.schedule.partition.train
@@ -50,7 +50,7 @@ def test_a_resumed_run_with_noisy_labels_ends_as_one_that_was_left_alone(name: s
         assert same(resumed.saved[END][member], alone.saved[END][member])
 
 
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("name", sorted({*FEW} - {"codes"}))
 def test_without_much_noise_it_learns_as_from_the_labels(name: str) -> None:
     """At epsilon 2e5 the evidence is overwhelming: the posterior is the label itself."""
     still = federate(config(PROTOCOLS[name], "server.privacy.labels={epsilon: 200000}", *SHORT))
@@ -59,7 +59,7 @@ def test_without_much_noise_it_learns_as_from_the_labels(name: str) -> None:
         torch.testing.assert_close(parameters(still)[member], values, atol=1e-3, rtol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["split", "vimadmm", "fdml"])
+@pytest.mark.parametrize("name", ["vimadmm", "fdml"])
 def test_sets_of_classes_take_the_place_of_labels(name: str) -> None:
     cfg = config(PROTOCOLS[name], "server.privacy.labels={mechanism: subset, epsilon: 2.0, seeded: true}", *SHORT)
     alone = federate(cfg, save=True)
@@ -124,14 +124,10 @@ def test_parties_are_sent_the_posterior_of_noise_and_model(name: str) -> None:
     assert (logits - logits.mean(1, keepdim=True)).abs().max() < 3  # which predicts little yet
 
 
-def test_every_protocol_is_here() -> None:
-    assert set(PROTOCOLS) == set(CONTRACTS)
-
-
 BY_PRIOR = "server.privacy.labels={mechanism: subset, epsilon: 2.0, prior: true, seeded: true}"
 
 
-@pytest.mark.parametrize("name", sorted(set(FEW) - {"codes"}))
+@pytest.mark.parametrize("name", ["split", "fdml", "vimadmm", "vfedmh"])
 def test_labels_wait_for_a_row_s_first_use_and_are_released_once(name: str, tmp_path: Path) -> None:
     cfg = config(PROTOCOLS[name], BY_PRIOR, *SHORT)
     outcome = federate(cfg, files=RunFiles(tmp_path, cfg, Path()))
@@ -155,5 +151,5 @@ def test_a_run_that_goes_on_keeps_the_releases_that_were_made(tmp_path: Path) ->
 
 
 def test_it_learns_from_labels_released_by_a_prior() -> None:
-    protocol = {"name": "vimadmm", "embedding": 16, "tau": 20}
-    assert federate(config(protocol, BY_PRIOR, "federation.epochs=6")).server.metrics["test_accuracy"] > 0.8
+    protocol = {"name": "vimadmm", "embedding": 16, "tau": 10}
+    assert federate(config(protocol, BY_PRIOR, "federation.epochs=4")).server.metrics["test_accuracy"] > 0.8

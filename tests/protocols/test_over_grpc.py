@@ -1,7 +1,7 @@
 """A protocol of each kind as `up` runs it, over real gRPC and mutual TLS, in one event loop.
 
-That messages of all protocols survive the wire to the bit: tests/protocols/test_conformance.py. Coded sums over gRPC:
-tests/golden. VIMADMM runs as processes: tests/python/test_training.py.
+That messages of all protocols survive the wire to the bit: tests/protocols/test_conformance.py. Embeddings and coded
+sums over gRPC: tests/golden. VIMADMM runs as processes: tests/cli/run/test_up.py.
 """
 
 from __future__ import annotations
@@ -20,19 +20,14 @@ from tests.support.household import colonnade
 pytestmark = pytest.mark.slow
 
 PROTOCOLS = [
-    {"name": "split", "embedding": 16},
     {"name": "czofo", "embedding": 16, "arrivals": False},
-    {"name": "vimadmm", "embedding": 16, "head": {"name": "mlp", "hidden": 8}},
-    {"name": "codes", "steps": 20},
     {"name": "vfedmh", "embedding": 16},
-    {"name": "secureboost", "gradients": "clear", "depth": 2},
     {"name": "additive", "bins": 8},
-    {"name": "hetero_lr"},
 ]
 NOISE_ONCE = {"clip": 1.0, "noise_multiplier": 0.1, "seeded": True, "once": {"colluders": 1}}
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: p["name"] + "_mlp" * ("head" in p))
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: p["name"])
 def test_on_the_wire_a_protocol_learns_the_same_as_without(tmp_path: Path, protocol: dict) -> None:
     file, out = write(tmp_path, protocol, epochs=1), tmp_path / "run"
     code, output = colonnade("up", file, "--out", out)
@@ -40,13 +35,8 @@ def test_on_the_wire_a_protocol_learns_the_same_as_without(tmp_path: Path, proto
     assert_as_simulated(file, out, output)
 
 
-@pytest.mark.parametrize(
-    "protocol",
-    [{"name": "split_avg"}, {"name": "vimadmm_j", "update": "signal"}],
-    ids=lambda p: p["name"],
-)
-def test_with_noise_once_on_a_sum_it_learns_the_same_too(tmp_path: Path, protocol: dict) -> None:
-    blinded = {"embedding": 16, "aggregate": "blinded", **protocol}
+def test_with_noise_once_on_a_sum_it_learns_the_same_too(tmp_path: Path) -> None:
+    blinded = {"name": "vimadmm_j", "update": "signal", "embedding": 16, "aggregate": "blinded"}
     file, out = write(tmp_path, blinded, epochs=1, benchmark=True, privacy=NOISE_ONCE), tmp_path / "run"
     code, output = colonnade("up", file, "--out", out)
     assert code == 0, output

@@ -44,7 +44,7 @@ def config(name: str, **federation: Any) -> Config:
     if CONTRACTS[name].active:
         server["active"] = {"data": dict(DATA), "model": "linear", "optimiser": {"name": "sgd", "lr": lr}}
     protocol = {"name": name, **({"embedding": 8} if "embedding" in CONTRACTS[name].config.model_fields else {})}
-    agreed = {"id": "test", "task": "regression", "parties": 3, "epochs": 15, "batch": 32, "seed": 0}
+    agreed = {"id": "test", "task": "regression", "parties": 3, "epochs": 8, "batch": 64, "seed": 0}
     agreed |= {
         "protocol": protocol | way.get("protocol", {}),
         **copy.deepcopy(dict(AGREED.get(name, {}))),
@@ -61,14 +61,14 @@ def least_squares(ctx: ServerContext) -> float:
 
 
 @pytest.mark.parametrize(
-    "name", ["split", "fdml", "c_vfl", "czofo", "vimadmm", "linear_admm", "fedvs", "vfedmh", "agg_vfl", "local"]
+    "name", ["split", "fdml", "czofo", "vimadmm", "linear_admm", "fedvs", "vfedmh", "agg_vfl", "local"]
 )
 def test_numbers_are_learned_by_every_kind_of_protocol(name: str) -> None:
     outcome = federate(config(name))
     metrics = outcome.server.metrics
     bound = least_squares(outcome.server)
     assert 0.3 < bound < 0.6
-    far = {"local": 0.35, "c_vfl": 0.2, "split": 0.2}.get(name, 0.1)
+    far = 0.35 if name == "local" else 0.15
     assert metrics["test_r2"] > bound - far, metrics
     assert metrics["test_rmse"] < 75 and metrics["test_mae"] < metrics["test_rmse"]
     assert "test_accuracy" not in metrics and "test_auc" not in metrics

@@ -91,7 +91,8 @@ def test_a_run_that_is_resumed_after_any_round_ends_as_one_that_was_left_alone(n
 def test_parties_with_models_and_optimisers_of_their_own_go_on_too() -> None:
     """A quarter of every image each: statistics of batch norm, squares and moments are all restored."""
     differ = (
-        "federation.batch=32",
+        "federation.batch=8",
+        "federation.rows={train: 50, validation: 0, test: 20}",
         "every_party.data.split={kind: patches, grid: [2, 2]}",
         "parties.party1={model: lenet, optimiser: {name: adagrad}}",
         "parties.party2={model: resnet18, optimiser: {name: adadelta}}",

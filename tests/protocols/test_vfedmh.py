@@ -154,7 +154,7 @@ def test_only_declared_messages_with_exactly_the_declared_bytes(aggregate: str) 
 def test_everyone_learns_with_a_model_and_an_optimiser_of_its_own() -> None:
     outcome = run(
         "federation.rounds=0",
-        "federation.epochs=8",
+        "federation.epochs=5",
         "federation.batch=64",
         "every_party.head_optimiser={name: sgd, lr: 0.1, momentum: 0.9}",
         "server.optimiser.momentum=0.9",
