@@ -136,15 +136,15 @@ def test_no_trial_evaluates_a_test_row() -> None:
 
 
 def test_equal_seeds_draw_equal_trials(tmp_path: Path) -> None:
-    one, same, other = (search(tmp_path / name, seed=seed) for name, seed in (("a", 1), ("b", 1), ("c", 2)))
+    one, same, other = (search(tmp_path / name, seed=seed, trials=2) for name, seed in (("a", 1), ("b", 1), ("c", 2)))
     assert drawn(one) == drawn(same) != drawn(other)
 
 
 def test_more_trials_go_on_where_fewer_ended(tmp_path: Path) -> None:
-    first = drawn(search(tmp_path / "a", trials=2))
-    assert drawn(search(tmp_path / "a", trials=4))[:2] == first
-    assert drawn(search(tmp_path / "a", trials=4)) == drawn(search(tmp_path / "a", trials=1))  # nothing more to do
-    assert search(tmp_path / "a", trials=4).trials.num_rows == 4
+    first = drawn(search(tmp_path, trials=1))
+    more = drawn(search(tmp_path, trials=2))
+    assert more[:1] == first and len(more) == 2
+    assert drawn(search(tmp_path, trials=1)) == more  # nothing more to do
 
 
 def test_a_folder_of_another_search_is_refused(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_trial_cut_off_is_tried_again_and_the_rest_is_as_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An interrupt in the second trial: the search resumed draws what an uninterrupted one draws."""
-    whole = drawn(search(tmp_path / "whole", trials=4))
+    whole = drawn(search(tmp_path / "whole"))
     calls = []
 
     def interrupted(task: Task, listen: simulated.Listen) -> Result:
@@ -180,8 +180,8 @@ def test_a_trial_cut_off_is_tried_again_and_the_rest_is_as_without(
 
     monkeypatch.setattr(workers, "perform", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        search(tmp_path / "cut", trials=4)
-    resumed = search(tmp_path / "cut", trials=4)
+        search(tmp_path / "cut")
+    resumed = search(tmp_path / "cut")
     assert resumed.trials["state"].to_pylist().count("lost") == 1
     assert drawn(resumed) == whole
 

@@ -40,7 +40,7 @@ NARROW = LINEAR.model_copy(update={"embedding": 4})
 
 
 @pytest.mark.parametrize("attacker", [SEARCH, START])
-@pytest.mark.parametrize(("model", "parties"), [(LINEAR, 1), (LINEAR, 3), (DEEP, 1), (DEEP, 3)])
+@pytest.mark.parametrize(("model", "parties"), [(LINEAR, 1), (DEEP, 3)])
 def test_public_starts_give_the_rows_away(attacker: str, model: ModelConfig, parties: int) -> None:
     found = ATTACKERS[attacker](sight(X, model, parties=parties), known(X))
     assert found.score.exact > 0.9 and found.score.mean > 0.98 and found.more["fits"]
@@ -48,7 +48,7 @@ def test_public_starts_give_the_rows_away(attacker: str, model: ModelConfig, par
 
 
 @pytest.mark.parametrize("attacker", [SEARCH, START])
-@pytest.mark.parametrize(("model", "parties"), [(LINEAR, 1), (LINEAR, 3), (DEEP, 1), (DEEP, 3)])
+@pytest.mark.parametrize(("model", "parties"), [(LINEAR, 1), (DEEP, 3)])
 def test_other_starts_give_nothing(attacker: str, model: ModelConfig, parties: int) -> None:
     starts = [secret().manual_seed(987_654_321 + k) for k in range(parties)]
     found = ATTACKERS[attacker](sight(X, model, starts, parties=parties), known(X))
@@ -125,7 +125,7 @@ def run(folder: Path, *, secret: bool, **protocol: Any) -> AttackedRun:
     """Three parties of ten columns each, at the defaults but for rounds."""
     tree = {
         "federation": {"id": "columns", "protocol": protocol, "parties": 3, "classes": 2, "batch": 32, "rounds": 2,
-                       "epochs": 0, "seed": 3},
+                       "epochs": 0, "seed": 1},
         "server": {"labels": _DATA},
         "every_party": {"data": {**_DATA, "split": "columns"}, "capture": {}},
     }  # fmt: skip
@@ -141,7 +141,7 @@ def test_blinded_sums_of_public_starts_give_rows_away_and_of_secret_ones_do_not(
         ((name, sight),) = views(attacked, attacked.captured).items()
         first = sight.first(1)
         assert name == "all" and first.columns == 30 and len(first.rows) == 32
-        known = knowledge(attacked, first, 0.01, 5, 0)
+        known = knowledge(attacked, first, 0.01, 2, 0)
         for attacker in (SEARCH, START):
             found = ATTACKERS[attacker](first, known)
             if hidden:

@@ -16,7 +16,7 @@ from lab.tests.attacks.stage import SPLIT, captured
 
 pytestmark = pytest.mark.slow
 
-NOISED = "federation.privacy={mechanism: adaptive, clip: 1, noise_multiplier: 2, delta: 1e-4}"
+NOISE = "federation.privacy={mechanism: adaptive, clip: 1, noise_multiplier: 2, delta: 1e-4}"
 
 
 def test_a_trained_trigger_decides_and_noise_drowns_it(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_a_trained_trigger_decides_and_noise_drowns_it(tmp_path: Path) -> None:
     clear, noised = (
         open_backdoor(captured(tmp_path / str(len(more)), SPLIT, *sets, *more), "party1", 0, 30, 0,
                       simulate=simulate_captured)
-        for more in ((), (NOISED,))
+        for more in ((), (NOISE, "federation.epochs=4"))
     )  # fmt: skip
     assert clear.success > 0.15 and clear.interval[0] > 3 * max(clear.untrained, clear.chance)
     assert clear.accuracy > clear.honest - 0.03 and clear.honest > 0.85
@@ -37,16 +37,15 @@ def test_more_rows_than_the_class_has_are_refused(tmp_path: Path) -> None:
         open_backdoor(run, "party1", 0, 999, 0, simulate=simulate_captured)
 
 
-NOISED_CODES = "federation.privacy={mechanism: adaptive, clip: 1, noise_multiplier: 2, delta: 1e-4}"
-
-
 def hijacked(folder: Path, protocol: dict[str, object], *sets: str) -> Hijack:
     run = captured(folder, {"embedding": 32, **protocol}, "federation.epochs=10", "federation.batch=100", *sets)
     return hijack(run, "party1", 0.2, 0, simulate_captured)
 
 
 def test_a_steered_party_is_read_better_at_the_same_accuracy_and_noise_drowns_it(tmp_path: Path) -> None:
-    clear, noised = (hijacked(tmp_path / str(len(sets)), {"name": "split"}, *sets) for sets in ((), (NOISED_CODES,)))
+    clear, noised = (
+        hijacked(tmp_path / str(len(sets)), {"name": "split"}, *sets) for sets in ((), (NOISE, "federation.epochs=3"))
+    )
     assert clear.hijacked.floor == clear.honest.floor
     assert clear.hijacked.mse < 0.75 * clear.honest.mse and clear.hijacked.mse < 0.3 * clear.hijacked.floor
     assert clear.test_accuracy is not None and clear.honest_accuracy is not None
@@ -56,7 +55,7 @@ def test_a_steered_party_is_read_better_at_the_same_accuracy_and_noise_drowns_it
 
 @pytest.mark.parametrize("protocol", [{"name": "fedbcd", "tau": 3}, {"name": "vafl", "arrivals": False}])
 def test_other_protocols_that_send_gradients_are_steered_as_well(tmp_path: Path, protocol: dict[str, object]) -> None:
-    found = hijacked(tmp_path, protocol)
+    found = hijacked(tmp_path, protocol, "federation.epochs=5")
     assert found.hijacked.mse < 0.8 * found.honest.mse
 
 

@@ -83,7 +83,7 @@ def test_a_network_finds_columns_that_a_regression_does_not() -> None:
 def test_predictions_of_linear_models_give_columns_and_noised_ones_do_not(tmp_path: Path) -> None:
     linear = (
         "every_party.model={name: linear, activation: none}", "federation.epochs=6", "federation.batch=64",
-        "federation.rows={train: 256, validation: 0, test: 100}",
+        "federation.rows={train: 128, validation: 0, test: 100}",
     )  # fmt: skip
     noise = "federation.privacy={mechanism: adaptive, clip: 1, noise_multiplier: 4, delta: 1e-4}"
     clear, noised = (

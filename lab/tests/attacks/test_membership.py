@@ -258,7 +258,7 @@ def test_what_is_usual_for_a_row_tells_more_than_confidence_alone() -> None:
 
 def test_a_run_that_knows_its_rows_is_found_and_noise_is_not(tmp_path: Path) -> None:
     clear, noised = (
-        infer_members(run, shadows(run, pool(run), 4, 0, simulate_captured), 1e-5, 0)
+        infer_members(run, shadows(run, pool(run), 2, 0, simulate_captured), 1e-5, 0)
         for more, epochs in (((), 60), ((NOISED,), 5))
         for run in [captured(tmp_path / str(epochs), {"name": "split", "embedding": 16}, *SETS,
                              f"federation.epochs={epochs}", *more)]
