@@ -116,8 +116,8 @@ class _Federated(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if self.columns_ is None:
             return _whole(self.run_.predict(X))
-        validate_data(self, X, reset=False, skip_check_array=True)
         table = _as_table(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
         # Names that only one of `fit` and this has (a warning above says so) do not count: places do.
         names = getattr(self, "feature_names_in_", [f"x{place}" for place in range(table.num_columns)])
         table = table.rename_columns(list(names))

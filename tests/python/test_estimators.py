@@ -68,6 +68,8 @@ def test_a_data_frame_is_cut_by_name(fitted: ColonnadeClassifier) -> None:
     shares = fitted.predict_proba(frame().iloc[:30])
     assert np.allclose(shares.sum(axis=1), 1)
     assert (fitted.classes_[shares.argmax(axis=1)] == fitted.predict(frame().iloc[:30])).all()
+    with pytest.raises(ValueError, match="Reshape your data"):
+        fitted.predict(MATRIX[0])
     with pytest.raises(ValueError, match="feature names should match"):
         fitted.predict(frame().rename(columns={"debt": "debts"}))
     with pytest.warns(UserWarning, match="valid feature names"):  # columns without names count by their places
@@ -114,7 +116,6 @@ def test_a_grid_search_fits_a_regressor(tmp_path: Path) -> None:
         (MATRIX, np.full(240, "no"), {}, "one class, 'no'"),
         (MATRIX, SUM, {}, "continuous"),
         (MATRIX[0], LATE, {}, "2D"),
-        (MATRIX[:, :0], LATE, {}, "0 feature"),
         (np.where(MATRIX > 2, np.nan, MATRIX), LATE, {}, "NaN"),
         (MATRIX, LATE, {"parties": 5}, "parties=5"),
         (frame(), LATE, {"parties": {"bank": ["income"]}}, "'debt' belongs to no party"),
