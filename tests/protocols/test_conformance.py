@@ -23,6 +23,9 @@ RATES = ("every_party.optimiser={name: sgd, lr: 0.05, momentum: 0}", "server.opt
 CALM = ("every_party.optimiser.lr=0.02", "server.optimiser.lr=0.02")
 AGREED = ("KeyOffer", "KeyRing", "KeyProof", "KeyProofs")  # of secrets that no seed determines
 MASKED = (*AGREED, *CONFIRMED, "Masked")
+SEALED = ("BinCounts", "Nonces", "HintPart", "Masks", "Vectors", "ProbeDigest", "ProbeSeed", "ProbeSums", "MaskedSums",
+          "OpenedSums")  # fmt: skip
+SIZES = ("columns", "degree", "rows", "vectors", "bins", "lines", "part", "memory")
 CODED = (*AGREED, "Preparation", "Shares", "Bundle", "SetProof", "SetProofs", "Answer")
 
 
@@ -88,20 +91,10 @@ TestHeteroLR = conformance(
     quick(
         needs_all=True,
         unused=KEYS,
-        fresh=(
-            "BinCounts",
-            "Nonces",
-            "HintPart",
-            "Masks",
-            "Vectors",
-            "ProbeDigest",
-            "ProbeSeed",
-            "ProbeSums",
-            "MaskedSums",
-            "OpenedSums",
-        ),
-        free=("columns", "degree", "rows", "vectors", "bins", "lines", "part", "memory"),
+        fresh=SEALED,
+        free=SIZES,
         sets=("federation.rows.train=600",),
+        parties=3,
     ),
     aggregate="clear",
 )
@@ -110,22 +103,12 @@ TestScorecard = conformance(
     quick(
         needs_all=True,
         unused=KEYS,
-        fresh=(
-            "BinCounts",
-            "Nonces",
-            "HintPart",
-            "Masks",
-            "Vectors",
-            "ProbeDigest",
-            "ProbeSeed",
-            "ProbeSums",
-            "MaskedSums",
-            "OpenedSums",
-        ),
-        free=("columns", "degree", "rows", "vectors", "bins", "lines", "part", "memory"),
+        fresh=SEALED,
+        free=SIZES,
+        parties=3,
     ),
     aggregate="clear",
-    bins=8,
+    bins=4,
 )
 TestSecureBoost = conformance(
     "secureboost",

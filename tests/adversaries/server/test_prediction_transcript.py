@@ -118,8 +118,9 @@ def test_honest_members_answer_and_end_at_once(asked: Asked) -> None:
     assert asked.seconds < 1 and not [event for event in asked.events if event["kind"] in ("finding", "warning")]
 
 
-@pytest.mark.parametrize("times", [2, 9], ids=["last request", "one of many"])
-@pytest.mark.parametrize("change", OTHER_ROWS)
+@pytest.mark.parametrize(
+    ("change", "times"), [*((change, 2) for change in OTHER_ROWS), ("all rows", 9)], ids=str
+)  # in the last request of two, and in one of many
 def test_a_party_that_is_asked_for_other_rows_is_found(asked: Asked, content: None, change: str, times: int) -> None:
     asked.ask(asking(*ROWS, times=times), at(second(Ask, OTHER_ROWS[change])))
     found = findings(asked)

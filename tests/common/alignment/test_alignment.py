@@ -8,7 +8,7 @@ from hashlib import blake2b, sha256
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.common.alignment.keys import RowKeys
@@ -68,6 +68,7 @@ def test_an_alignment_is_a_join(ids: dict[str, list[str]], block: int) -> None:
 
 
 @pytest.mark.parametrize("checks", ["signed", "planted", "proofs"])
+@settings(max_examples=6)
 @given(data=st.data(), block=st.integers(4, 9))
 def test_a_checked_alignment_is_a_join(checks: str, data: st.DataObject, block: int) -> None:
     if checks == "proofs":
