@@ -125,12 +125,11 @@ def test_this_compose_reads_every_overlay(tmp_path: Path, overlay: Path | None) 
     assert "server" in services and services["party1"]["environment"]["OMP_NUM_THREADS"] == "1"
 
 
-# Other protocols than the demo's: another experiment, and each overlay.
+# Other protocols than the demo's: another experiment, and one of the overlays.
 
 OTHERS = {
     "czofo": ((), "experiments/czofo/demo.yaml"),
     "fedvs": (("compose.protocols/fedvs.yml",), ""),
-    "vfedmh": (("compose.protocols/vfedmh.yml",), ""),
 }
 
 
@@ -287,10 +286,6 @@ WRONG = {
     "no certificates": (
         "party1", {"binds": {"/member/keys": ""}}, (), 2, "there is no file /member/keys/key.pem",
     ),
-    "another party's keys": (
-        "party1", {"binds": {"/member/keys": "party2-keys"}}, (), 2, "the configuration of 'party1'",
-    ),
-    "another party's name": ("party1", {}, ("--party", "party2"), 2, "no section parties.party2"),
     "a GPU where there is none": (
         "party1", {}, ("--set", "parties.party1.device=cuda:0"), 4, "device cuda:0",
     ),
