@@ -62,9 +62,7 @@ class KeyColumn(Sequence[str]):
     @property
     def ordered(self) -> KeyColumn:
         """The keys by code points, as `sorted` has them."""
-        import pyarrow.compute as pc  # noqa: PLC0415
-
-        return KeyColumn(self.text.take(pc.array_sort_indices(self.text)))
+        return KeyColumn(self.text.sort())
 
     @classmethod
     def of_parts(cls, ends: np.ndarray, text: np.ndarray) -> KeyColumn:
