@@ -111,13 +111,15 @@ def test_other_members_read_no_number() -> None:
 def test_the_demos_give_no_warning(protocol: str) -> None:
     file = ROOT / "experiments" / protocol / "demo.yaml"
     epochs = 2 if protocol == "scorecard" else 1  # its first makes bins
-    events, error = run(load(file, (f"federation.epochs={epochs}", "federation.rounds=0")), base=file.parent)
+    fewer = ("federation.protocol.steps=20",) if protocol == "codes" else ()
+    sets = (f"federation.epochs={epochs}", "federation.rounds=0", *fewer)
+    events, error = run(load(file, sets), base=file.parent)
     assert error is None and not growths(events)
 
 
 @pytest.mark.parametrize(
     ("protocol", "sigma", "seed"),
-    [("split", 1, 0), ("split", 10, 1), ("split", 50, 0), ("vimadmm", 1, 1), ("vimadmm", 50, 0)],
+    [("split", 1, 0), ("split", 50, 1), ("vimadmm", 50, 0)],
 )
 def test_noise_gives_no_warning(protocol: str, sigma: int, seed: int) -> None:
     private = f"federation.privacy={{clip: 1, noise_multiplier: {sigma}, delta: 1.0e-5, seeded: true}}"

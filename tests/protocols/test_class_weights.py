@@ -60,7 +60,7 @@ def recall(outcome: Any) -> float:
     return float(found / (found + missed))
 
 
-@pytest.mark.parametrize("name", ["split", "vimadmm", "czofo"])
+@pytest.mark.parametrize("name", ["vimadmm", "czofo"])
 def test_a_rare_class_is_found_where_classes_weigh_alike(name: str, folder: Path) -> None:
     plain, weighed = (federate(config(name, weights), base=folder) for weights in ("none", "balanced"))
     assert recall(weighed) > recall(plain) + 0.25
@@ -68,11 +68,11 @@ def test_a_rare_class_is_found_where_classes_weigh_alike(name: str, folder: Path
 
 
 def test_balanced_weights_are_those_of_the_training_rows(folder: Path) -> None:
-    by_name = federate(config("split", "balanced"), base=folder).server
+    by_name = federate(config("split", "balanced", epochs=2), base=folder).server
     of_rows = balanced(by_name.labels[by_name.schedule.partition.train], 2).tolist()
-    by_hand = federate(config("split", of_rows), base=folder).server
+    by_hand = federate(config("split", of_rows, epochs=2), base=folder).server
     assert by_name.metrics == by_hand.metrics
-    assert by_name.metrics != federate(config("split", "none"), base=folder).server.metrics
+    assert by_name.metrics != federate(config("split", "none", epochs=2), base=folder).server.metrics
 
 
 def test_evaluations_are_not_weighted(folder: Path) -> None:

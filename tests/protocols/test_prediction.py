@@ -36,9 +36,9 @@ FEW = (
     "vfedmh",
     "fedvs",
     "codes",
-    "secureboost",
 )  # one of each kind of joint model
 BLIND = [
+    {"name": "secureboost", "gradients": "clear"},
     {"name": "vimadmm_j", "aggregate": "blinded", "update": "signal"},
     {"name": "fdml", "aggregate": "blinded"},
     {"name": "split_avg", "aggregate": "blinded"},
@@ -116,7 +116,9 @@ def _accuracy(outcome: Any, rows: Tensor, logits: Tensor) -> float:
 )
 def test_predictions_for_the_test_rows_equal_the_runs_own_evaluation(protocol: dict[str, Any]) -> None:
     quiet = ["federation.privacy.noise_multiplier=0.0001"] if protocol["name"] == "vfl_afe" else []
-    cfg = config(protocol, "federation.epochs=1", *quiet)
+    cfg = config(
+        protocol, "federation.epochs=1", *quiet, *("federation.protocol.steps=20",) * (protocol["name"] == "codes")
+    )
     outcome = federate(cfg)
     rows = outcome.server.schedule.partition.test
     (logits,) = ask(cfg, outcome, rows)
