@@ -326,19 +326,7 @@ def test_a_search_goes_on_after_kill_9(tmp_path: Path) -> None:
     """Killed in the middle of a trial: that trial is failed and tried again, and its worker is gone with it."""
     config, out = tmp_path / "tiny.yaml", tmp_path / "out"
     config.write_text(yaml.safe_dump({**tiny(epochs=60), "search": LR}))
-    command = [
-        sys.executable,
-        "-m",
-        "colonnade",
-        "tune",
-        str(config),
-        "--trials",
-        "3",
-        "--jobs",
-        "2",
-        "--out",
-        str(out),
-    ]
+    command = [sys.executable, "-m", "colonnade", "tune", str(config), "--trials=3", "--jobs=2", f"--out={out}"]
     process = warm.Popen(command, stdout=subprocess.DEVNULL, text=True)
     while not _stopped_in_a_trial(process, out):
         assert process.poll() is None
