@@ -282,7 +282,8 @@ def flatten_map(embeddings: Tensor, seed: int) -> Tensor:
     # Principal components need two varying directions.
     varied = int((embeddings.std(0) > 0).sum()) >= 2
     perplexity = max(min(_PERPLEXITY, (len(embeddings) - 1) / 3), 1.0)
-    tsne = TSNE(perplexity=perplexity, init="pca" if varied else "random", random_state=seed)
+    start = "pca" if varied else "random"
+    tsne = TSNE(perplexity=perplexity, init=start, max_iter=500, random_state=seed)  # more move a thousand rows little
     # OpenMP's threads wait for each other at every step, which triples the time on a busy machine.
     with threadpool_limits(1, "openmp"):
         return torch.from_numpy(tsne.fit_transform(embeddings.numpy()))

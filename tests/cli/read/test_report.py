@@ -277,7 +277,7 @@ def many(rounds: int, parties: int) -> tuple[dict[str, Any], list[dict[str, Any]
     return said, events
 
 
-@pytest.mark.parametrize(("rounds", "parties"), [(10_000, 4), (600, 300)])
+@pytest.mark.parametrize(("rounds", "parties"), [(10_000, 4), (200, 300)])
 def test_a_long_run_with_many_parties_stays_small(
     tmp_path: Path, monkeypatch, capfd, rounds: int, parties: int
 ) -> None:
