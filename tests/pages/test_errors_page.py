@@ -33,25 +33,23 @@ def pieces(text: ast.Constant | ast.JoinedStr) -> list[str]:
 
 
 @cache
-def texts() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """Every text of the code that raises: its longest piece, and a group for each piece with anything between two."""
+def texts() -> tuple[tuple[str, ...], ...]:
+    """The pieces of every text of the code that raises."""
     found = set()
     for package in CODE:
         for path in (ROOT / package).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Constant | ast.JoinedStr):
                     found.add(tuple(piece for piece in pieces(node) if piece))
-    long = [parts for parts in found if sum(map(len, parts)) >= LEAST and "\n" not in "".join(parts)]
-    patterns = (".*?".join(f"({re.escape(part)})" for part in parts) for parts in long)
-    return tuple((max(parts, key=len), re.compile(pattern)) for parts, pattern in zip(long, patterns, strict=True))
+    return tuple(parts for parts in found if sum(map(len, parts)) >= LEAST and "\n" not in "".join(parts))
 
 
 def strange(quotation: str) -> float:
     """The share of a quotation's words, by letters, that no text of the code has there."""
     ours = set()
-    for longest, text in texts():
-        if longest in quotation and (match := text.search(quotation)):
-            for group in range(1, text.groups + 1):
+    for parts in (parts for parts in texts() if all(part in quotation for part in parts)):
+        if match := re.search(".*?".join(f"({re.escape(part)})" for part in parts), quotation):
+            for group in range(1, len(parts) + 1):
                 ours.update(range(*match.span(group)))
     values = {place for value in VALUE.finditer(quotation) for place in range(*value.span())}
     letters = {place for place, letter in enumerate(quotation) if letter.isalpha()} - values

@@ -57,7 +57,8 @@ def train(packages: Packages, name: str) -> Outcome:
     tree = {
         "federation": {
             "id": "page", "protocol": {"name": "split", "embedding": 8}, "parties": ["bank", "clinic"],
-            "classes": 2 if "labels" in example.settings.get("server", {}) else 10, "epochs": 3, "batch": 8,
+            "classes": 2 if "labels" in example.settings.get("server", {}) else 10,
+            "rounds": 80, "epochs": 0, "batch": 32,
         },
         "server": {"labels": digits},
         "every_party": {"data": {**digits, "split": "columns"}},

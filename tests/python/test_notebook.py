@@ -85,7 +85,7 @@ def test_that_of_data_teams_keeps_who_is_worth_it(tmp_path: Path, monkeypatch: p
 @pytest.mark.timeout(300)
 def test_that_of_researchers_attacks_and_protects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The networks of inversions are smaller and train less."""
-    monkeypatch.setattr(network, "EPOCHS", 30)
+    monkeypatch.setattr(network, "EPOCHS", 12)
     monkeypatch.setattr(network, "HIDDEN", 64)
     names = executed("credit.ipynb", tmp_path, monkeypatch)
     result, common = names["result"].to_dict(), len(names["common"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -30,6 +30,7 @@ from colonnade.server.alignment.relay import Aligning
 from tests.support.altered_lines import change_each
 from tests.support.federation import tree
 
+Change = Callable[[str, str, Item], Item]
 KINDS = {kind.__name__: kind for kind in ALIGNMENT}
 
 
@@ -81,22 +82,12 @@ async def _align(
     change: Callable[[str, Item], Item],
 ) -> Found:
     found, names, about = Found(), list(agreed.names), Session("test", "a-run", session)
-    limits = alignment_limits(len(names) + 1)
-    cohort, links = inprocess.connect(names, KINDS, limits, delay or (lambda _from, _to, _item: 0.0))
+    cohort, links = watched(names, lambda sender, _to, item: change(sender, item), found.messages, delay)
     config: KeysConfig = agreed.keys
 
     def keep(member: str) -> Callable[[str, Tensor], None]:
         return lambda number, rows: found.kept.__setitem__(member, (number, rows))
 
-    def watched(sender: str, to: str, item: Item) -> Item:
-        item = change(sender, item)
-        if isinstance(item, Message):
-            found.messages.append((sender, to, snapshot(item)))
-        return item
-
-    for name in names:
-        change_each(cohort[name], partial(watched, SERVER, name))
-        change_each(links[name], partial(watched, name, SERVER))
     own = RowKeys.of(ids[SERVER], config, SERVER)
     halves = {SERVER: Aligning(agreed, own, about, cohort, keep(SERVER), block=block, checks=agreed.align_checks)()}
     for name in names:
@@ -104,24 +95,47 @@ async def _align(
         half = Matching(name, agreed, policy, keys, about, links[name], keep=keep(name), block=block)
         half.checks = agreed.align_checks
         halves[name] = half()
+    found.rows = await together(halves, cohort, links)
+    found.seconds = asyncio.get_running_loop().time()
+    return found
+
+
+def watched(
+    names: Sequence[str], change: Change, messages: list[tuple[str, str, Message]], delay: Delay | None = None
+) -> tuple[Any, Any]:
+    """The links of both ends, by name. `change` may alter what passes; what then passes is appended to `messages`."""
+    limits = alignment_limits(len(names) + 1)
+    cohort, links = inprocess.connect(names, KINDS, limits, delay or (lambda _from, _to, _item: 0.0))
+
+    def passing(sender: str, to: str, item: Item) -> Item:
+        item = change(sender, to, item)
+        if isinstance(item, Message):
+            messages.append((sender, to, snapshot(item)))
+        return item
+
+    for name in names:
+        change_each(cohort[name], partial(passing, SERVER, name))
+        change_each(links[name], partial(passing, name, SERVER))
+    return cohort, links
+
+
+async def together(halves: Mapping[str, Awaitable[Tensor]], cohort: Any, links: Any) -> dict[str, Tensor | Exception]:
+    """What each member finds, or its error, which the other ends are sent, as a real member's failure is."""
     tasks = {member: asyncio.ensure_future(half) for member, half in halves.items()}
 
     def tell(member: str, task: asyncio.Future[Tensor]) -> None:
-        """Sends its error to the other ends, as a real member's failure does."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            for name in names:
-                if member in (SERVER, name):
+            for name in tasks:
+                if name != SERVER and member in (SERVER, name):
                     (links[name] if member == SERVER else cohort[name]).lose(error)
 
     for member, task in tasks.items():
-        task.add_done_callback(lambda done, member=member: tell(member, done))
+        task.add_done_callback(partial(tell, member))
     results = await asyncio.gather(*tasks.values(), return_exceptions=True)
-    for member, result in zip(tasks, results, strict=True):
+    for result in results:
         if isinstance(result, BaseException) and not isinstance(result, Exception):
             raise result
-        found.rows[member] = result
-    found.seconds = asyncio.get_running_loop().time()
-    return found
+    return dict(zip(tasks, results, strict=True))  # type: ignore[arg-type]
 
 
 def raise_cheaply(secret: Secret, elements: bytes) -> bytes:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +17,19 @@ from colonnade.common.alignment.checks import checks_of, one_time
 from colonnade.common.alignment.keeping import Keeping
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.limits import DailyLimits, ForeignKeys
-from colonnade.common.alignment.messages import alignment_limits
 from colonnade.common.alignment.store import AlignmentRecord, AlignmentStore, KeptAlignment, roster_digest
 from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.conversation.parcels import Item
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session
-from colonnade.common.messaging.message import Message, snapshot
+from colonnade.common.messaging.message import Message
 from colonnade.common.run.run_cache import RunCache
 from colonnade.server.alignment.finding import KeptPart, ServerFinding
 from colonnade.server.alignment.relay import Aligning
-from tests.support.alignment import KINDS
-from tests.support.altered_lines import change_each
-
-Change = Callable[[str, str, Item], Item]
+from tests.support.alignment import Change, together, watched
 
 
 @dataclass
@@ -127,32 +120,11 @@ class Members:
     async def _main(self, change: Change, asked: Sequence[str] | None) -> Found:
         found, names = Found(), list(self.agreed.names)
         session = Session("test", f"run{self.runs}", 1, self.agreed.hashes())
-        cohort, links = inprocess.connect(names, KINDS, alignment_limits(len(names) + 1))
-
-        def watched(sender: str, to: str, item: Item) -> Item:
-            item = change(sender, to, item)
-            if isinstance(item, Message):
-                found.messages.append((sender, to, snapshot(item)))
-            return item
-
-        for name in names:
-            change_each(cohort[name], partial(watched, SERVER, name))
-            change_each(links[name], partial(watched, name, SERVER))
+        cohort, links = watched(names, change, found.messages)
         sides: dict[str, Any] = {SERVER: self._server(cohort, session, asked)}
         sides |= {name: self._party(name, links[name], session, whole=asked is None) for name in names}
-        tasks = {member: asyncio.ensure_future(side()) for member, side in sides.items()}
-
-        def tell(member: str, task: asyncio.Future[Tensor]) -> None:
-            if not task.cancelled() and (error := task.exception()) is not None:
-                for name in names:
-                    if member in (SERVER, name):
-                        (links[name] if member == SERVER else cohort[name]).lose(error)
-
-        for member, task in tasks.items():
-            task.add_done_callback(partial(tell, member))
-        results = await asyncio.gather(*tasks.values(), return_exceptions=True)
-        for member, result in zip(tasks, results, strict=True):
-            found.rows[member], found.reused[member] = result, sides[member].reused
+        found.rows = await together({member: side() for member, side in sides.items()}, cohort, links)
+        found.reused = {member: side.reused for member, side in sides.items()}
         found.without = sides[SERVER].without
         for member, side in sides.items():
             side.keeping.close(complete=not isinstance(found.rows[member], Exception))

@@ -65,26 +65,11 @@ def test_the_probe_imports_nothing_heavy() -> None:
     assert ran.stdout.splitlines()[-1] == "[]"
 
 
-def test_the_command_line_waits_for_nothing_heavy_until_a_command_is_chosen() -> None:
-    """`up` starts its fork server first, which then imports torch while configurations are read."""
-    loaded = "print([name for name in ('torch', 'numpy', 'grpc') if name in sys.modules])"
-    code = f"import sys, colonnade.cli.main, colonnade.cli.run.commands; {loaded}"
-    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert ran.stdout == "[]\n"
-
-
-def test_the_command_line_prints_its_version() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "colonnade", "--version"], check=False, cwd=ROOT, capture_output=True, text=True
-    )
-    assert (ran.returncode, ran.stdout) == (0, f"colonnade {VERSION}\n")
-
-
 def test_other_commands_are_reached_and_list_it() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "colonnade", "--help"], check=False, cwd=ROOT, capture_output=True, text=True
-    )
-    assert ran.returncode == 0 and "health" in ran.stdout and "certs" in ran.stdout
+    ran = warm.run([*warm.COLONNADE, "--version"], capture_output=True)
+    assert ran.stdout == f"colonnade {VERSION}\n"
+    ran = warm.run([*warm.COLONNADE, "--help"], capture_output=True)
+    assert "health" in ran.stdout and "certs" in ran.stdout
 
 
 def test_a_port_that_is_taken_ends_a_member_before_it_begins(tmp_path: Path) -> None:

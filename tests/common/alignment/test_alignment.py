@@ -77,7 +77,7 @@ def test_a_checked_alignment_is_a_join(checks: str, data: st.DataObject, block: 
     check_join(ids, align(federation(len(ids) - 1, align_checks=checks), ids, block=block))
 
 
-@pytest.mark.parametrize("parties", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("parties", [1, 2, 5])
 @pytest.mark.parametrize("ids", [["one"], ["one", "two", "three"]], ids=["one key", "three keys"])
 def test_all_members_have_the_same_keys(parties: int, ids: list[str]) -> None:
     everyone = dict.fromkeys(members(parties), ids)
