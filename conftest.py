@@ -97,9 +97,9 @@ def _forgotten_runs(request: pytest.FixtureRequest) -> Iterator[None]:
     _TRIM(0)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def no_garbage() -> None:
-    """Collects what earlier tests have left: what Python says of it is not of this test."""
+    """Collects what earlier modules have left: what Python says of it is not of this one."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
