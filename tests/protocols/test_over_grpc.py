@@ -21,8 +21,11 @@ pytestmark = pytest.mark.slow
 
 PROTOCOLS = [
     {"name": "czofo", "embedding": 16, "arrivals": False},
+    {"name": "codes", "steps": 20},
     {"name": "vfedmh", "embedding": 16},
+    {"name": "secureboost", "gradients": "clear", "depth": 2},
     {"name": "additive", "bins": 8},
+    {"name": "hetero_lr"},
 ]
 NOISE_ONCE = {"clip": 1.0, "noise_multiplier": 0.1, "seeded": True, "once": {"colluders": 1}}
 
