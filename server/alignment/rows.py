@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from colonnade.common.alignment.checks import checks_of, one_time
@@ -122,13 +123,15 @@ class ServerRows:
 def server_keeping(
     federation: FederationConfig, config: ServerConfig, base: Path, out: Path, telemetry: Telemetry, *, secure: bool
 ) -> Keeping:
-    """The server's stored alignments, as configured; `secure` is False for no TLS."""
+    """The server's stored alignments, as configured; `secure` is False for no TLS, as in a simulation."""
     place, own = Place(config.alignments, base, out, SERVER), config.identity
+    # A server by itself may take all processors, since parties rest while it raises alone.
+    processors = len(os.sched_getaffinity(0)) if secure else torch.get_num_threads()
     return Keeping.of(
         federation,
         place,
         pinned=secure and lasting(own and base / own),
-        processors=config.threads or len(os.sched_getaffinity(0)),  # parties rest while the server raises alone
+        processors=config.threads or processors,
         warn=partial(_warn, telemetry),
     )
 

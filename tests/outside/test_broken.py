@@ -14,6 +14,7 @@ FAILED = pytest.fail.Exception
 SEND = "await server.send(Embedding(t, ctx.release(h, rows=batch)))"
 BACKWARD = "bottom.backward(told.a * told.s.to(ctx.device))"
 COLLECT = "await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=cfg.embedding)"
+KEY = "    embedding: int ="
 ROUNDS = "    async for t in server.rounds(after=ctx.round):"
 PARTIAL = "from functools import partial\n"
 ASYNCIO = f"import asyncio\n{PARTIAL}"
@@ -139,8 +140,12 @@ def test_a_contract_without_what_a_party_sees(install: Install) -> None:
 
 
 def test_a_model_that_cannot_be_built(install: Install, tmp_path: Path) -> None:
-    """The config allows a width that no model has."""
-    install("signs", "colonnade_signs", changed(('"width": config.embedding}', '"width": config.embedding - 16}')))
+    """The protocol's own default reads images, and its parties have columns."""
+    base = "import ProtocolConfig\n"
+    source = changed(
+        (base, f"import Defaults, {base[7:]}"), (KEY, f'    defaults = Defaults(model={{"name": "lenet"}})\n{KEY}')
+    )
+    install("signs", "colonnade_signs", source)
     assert "the run was refused" in refused("test_check_accepts_it", tmp_path)
 
 

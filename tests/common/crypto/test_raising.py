@@ -77,7 +77,7 @@ def test_the_server_raises_on_all_processors_unless_its_section_says_how_many(tm
     config, own = made.server.model_copy(update={"threads": threads}), psutil.Process()
     secret, before = os.urandom(32), len(own.children())
     with torch_threads(1):  # as `up` starts it
-        keeping = server_keeping(made.federation, config, tmp_path, tmp_path, Telemetry(), secure=False)
+        keeping = server_keeping(made.federation, config, tmp_path, tmp_path, Telemetry(), secure=True)
     raised = Secret(secret).raise_all(hash_to_curve(KEYS, b"tag"))
     assert keeping.fresh(secret).take_back(Secret(secret).raise_all(raised)) == raised
     processors = threads or len(os.sched_getaffinity(0))
