@@ -36,7 +36,7 @@ def table_tree(parties: int = 2, **federation: Any) -> dict[str, Any]:
             "protocol": {"name": "split", "embedding": 8},
             "parties": parties,
             "classes": 2,
-            "epochs": 6,
+            "epochs": 12,
             "batch": 32,
             "align": "psi",
             **federation,
