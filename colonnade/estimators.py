@@ -88,7 +88,7 @@ class _Federated(BaseEstimator):  # type: ignore[misc]
             table = _as_table(X)
             check_consistent_length(table[0] if table.num_columns else [], y)
             key, label, targets = _ROW, _TARGET, self._targets(column_or_1d(y, warn=True))
-            self.columns_ = self._cut(table.column_names)
+            self._names, self.columns_ = table.column_names, self._cut(table.column_names)
             tables = self._tables(table)
             tables[SERVER] = pa.table({_ROW: np.arange(len(targets)), _TARGET: targets})
         start = runs.up if self.processes else runs.simulate
@@ -119,8 +119,7 @@ class _Federated(BaseEstimator):  # type: ignore[misc]
         table = _as_table(X)
         validate_data(self, X, reset=False, skip_check_array=True)
         # Names that only one of `fit` and this has (a warning above says so) do not count: places do.
-        names = getattr(self, "feature_names_in_", [f"x{place}" for place in range(table.num_columns)])
-        table = table.rename_columns(list(names))
+        table = table.rename_columns(self._names)
         with tempfile.TemporaryDirectory(prefix="colonnade-") as folder:
             places = {}
             for name, own in self._tables(table).items():

@@ -104,7 +104,9 @@ def test_tables_are_aligned_and_ids_are_predicted(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_grid_search_fits_a_regressor(tmp_path: Path) -> None:
     grid = {"config": [{"federation": {"epochs": 1}}, {"federation": {"epochs": 12}}]}
-    found = GridSearchCV(ColonnadeRegressor(out=tmp_path), grid, cv=2).fit(MATRIX, SUM)
+    found = GridSearchCV(ColonnadeRegressor(out=tmp_path), grid, cv=2).fit(
+        pd.DataFrame(MATRIX), SUM
+    )  # columns without names
     assert found.best_params_["config"]["federation"]["epochs"] == 12 and found.best_score_ > 0.5
 
 

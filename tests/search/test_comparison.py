@@ -140,6 +140,13 @@ def test_short_numbers_are_kept_where_a_protocol_takes_them(tmp_path: Path, name
     assert any("float32" in note for note in made.notes) is not short
 
 
+def test_an_argument_named_precision_remains_the_users(tmp_path: Path) -> None:
+    config = tiny()
+    config["every_party"]["model"] = {"file": f"{tmp_path}/tower.py:Tower", "precision": "bfloat16"}
+    made = setup(config, tmp_path, keep_models=True).of_protocol("local")
+    assert all(party["model"]["precision"] == "bfloat16" for party in made.tree["parties"].values())
+
+
 def test_a_pair_that_cannot_run_is_listed_with_its_reason(tmp_path: Path) -> None:
     found = compared_on(tmp_path, protocols=["fedvs", "vfedmh", "split"])
     rows = {row["protocol"]: row for row in found.table.to_pylist()}

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
+from colonnade.common.config.models import ModelConfig, precision_of
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError
@@ -33,6 +36,7 @@ EPSILON, DELTA = 8.0, 1e-5
 
 _ROUNDS = 100  # at most, each of all training rows
 _BLINDED = 3  # least number of parties for masked sums
+_MODEL: TypeAdapter[Any] = TypeAdapter(ModelConfig)
 
 
 @dataclass(frozen=True)
@@ -163,7 +167,10 @@ class GivenSetup:
         if not CONTRACTS[name].config.ranks:
             members = (*parties.values(), made["server"].get("active") or {})
             models = [own["model"] for own in members if isinstance(own.get("model"), dict)]
-            if "bfloat16" in [model.pop("precision", "") for model in models]:
+            short = [model for model in models if precision_of(_MODEL.validate_python(model)) == "bfloat16"]
+            for model in short:
+                del model["precision"]
+            if short:
                 notes.append("model.precision: float32, as the protocol needs")
         if CONTRACTS[name].config(name=name).blinded and len(parties) < _BLINDED:
             protocol["aggregate"] = "clear"
