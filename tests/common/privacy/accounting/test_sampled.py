@@ -42,6 +42,7 @@ def divergence(p: np.ndarray, q: np.ndarray, order: float) -> float:
         (0.01, 0.8, 2000, 1e-8),
         (0.3, 2.0, 7, 1e-5),
         (1.0, 6.0, 10, 1e-8),
+        (0.002, 0.5, 300, 1e-5),
     ],
 )
 def test_another_library_agrees(rate: float, sigma: float, steps: int, delta: float) -> None:
@@ -123,7 +124,7 @@ def test_impossible_guarantees_are_refused(epsilon: float, delta: float) -> None
 
 @pytest.mark.parametrize(
     ("steps", "releases", "sigma"),
-    [(SampledGaussian(0.05, 2.0, 300), 10, 8.0)],
+    [(SampledGaussian(0.01, 1.0, 2000), 4, 6.0), (SampledGaussian(0.05, 2.0, 300), 10, 8.0)],
 )
 def test_steps_and_releases_together_cost_what_another_library_says(
     steps: SampledGaussian, releases: int, sigma: float
