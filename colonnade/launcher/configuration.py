@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -26,9 +26,6 @@ from colonnade.common.parsing.yaml_tree import override, read_tree
 from colonnade.common.run.files import open_own
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.launcher.readiness import check_members
-
-if TYPE_CHECKING:
-    pass
 
 
 class InMemoryTable:

@@ -157,20 +157,12 @@ class Launch:
         tree = config_tree(self._config)
         kept = {self._folder.launch: json.dumps({"base": str(self._base)}), **config_files(tree, self._folder)}
         if self._secure:
-            self._make_identities(tree, self._scratch / "members")
+            temporary_identities(self._scratch / "members", self._names, tree)
             names = (self._folder.server_config, *(self._folder.party(name).config for name in self._names))
             kept |= {place: text for place, text in config_files(tree, self._folder).items() if place in names}
         for name in ("server", *self._names):
             self._file(name).write_text(member_text(tree, name), encoding="utf-8")
         return kept
-
-    def _make_identities(self, tree: dict[str, Any], keys: Path) -> None:
-        pins = temporary_identities(keys, self._names)
-        tree["federation"]["server"] = pins.pop("server")
-        tree["federation"]["parties"] = pins
-        tree["server"]["identity"] = str(keys / "server")
-        for name in self._names:
-            tree["parties"][name]["identity"] = str(keys / name)
 
     def _keep(self) -> None:
         for path, text in self._files.items():

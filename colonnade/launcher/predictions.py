@@ -58,7 +58,7 @@ class Answerers:
         self.names = [name for name in self._all if needed or self._home(name).path.exists()]
         tree = config_tree(config)
         if not insecure:
-            self._identify(tree)
+            temporary_identities(keys / "members", self._all, tree)
         tree["server"]["listen"] = "127.0.0.1:0"
         self._tree, self.config = tree, parse(tree, begun=True)
         self.threads = thread_share(len(self.names) + 1)
@@ -109,14 +109,6 @@ class Answerers:
             processes.wait(0.1)
         for name in processes.running():
             processes.signal(name, signal.SIGTERM)
-
-    def _identify(self, tree: dict[str, Any]) -> None:
-        pins = temporary_identities(self._keys / "members", self._all)
-        tree["federation"]["server"] = pins.pop("server")
-        tree["federation"]["parties"] = pins
-        tree["server"]["identity"] = str(self._keys / "members" / "server")
-        for name in self._all:
-            tree["parties"][name]["identity"] = str(self._keys / "members" / name)
 
     def _home(self, name: str) -> PartyFolder:
         return self._folder.party(name)

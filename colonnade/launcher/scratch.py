@@ -15,9 +15,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from colonnade.common.alignment.place import TEMPORARY
 from colonnade.common.crypto.pki.authority import make_federation
+from colonnade.common.crypto.pki.names import SERVER
 
 _PREFIX = "colonnade-"
 _LOCK = ".lock"
@@ -35,11 +37,14 @@ def scratch() -> Iterator[Path]:
             yield folder
 
 
-def temporary_identities(folder: Path, names: Sequence[str]) -> dict[str, str]:
-    """Makes keys and certificates for one start, and marks them as such. Returns the fingerprints by name."""
+def temporary_identities(folder: Path, names: Sequence[str], tree: dict[str, Any]) -> None:
+    """Makes keys and certificates for one start, marks them as such, and names them in a dumped configuration."""
     pins = make_federation(folder, names)
     (folder / TEMPORARY).touch()
-    return pins
+    tree["federation"] |= {"server": pins.pop(SERVER), "parties": pins}
+    tree["server"]["identity"] = str(folder / SERVER)
+    for name in names:
+        tree["parties"][name]["identity"] = str(folder / name)
 
 
 def remove_stale(place: Path) -> None:

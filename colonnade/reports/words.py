@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from colonnade.common.text import literal
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
@@ -48,3 +50,15 @@ def encoded_rows(count: int, shape: Sequence[int]) -> str:
     if len(shape) == 1:
         return f"{counted(count, 'row')}, encoded as {counted(shape[0], 'number')} each"
     return f"{counted(count, 'row')} of {' x '.join(map(str, shape))} values"
+
+
+def markdown_table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    words: Collection[int] | None = None,
+    say: Callable[[object], str] = literal,
+) -> str:
+    """A table in Markdown. `words` are the places of left-aligned columns, by default all; `say` writes a cell."""
+    marks = ["---" if words is None or place in words else "--:" for place in range(len(head))]
+    lines = [[literal(cell) for cell in head], marks, *([say(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

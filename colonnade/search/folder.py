@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import hashlib
 import json
-import os
-import re
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
@@ -25,14 +22,11 @@ from colonnade.common.run.run_folder import MemberFolder, read_record
 from colonnade.launcher.configuration import GivenConfig, naming_tables
 from colonnade.launcher.folder_lock import hold
 from colonnade.reports.console.outputs import make_folder, refuse_unwritable
-from colonnade.search.space import Tree
 
 Tables = Mapping[str, Any]
 """Tables by member, as for `colonnade.simulate`."""
 
 _LOCK = ".lock"
-_PATHS = ("path", "folder", "identity", "revoked", "file")  # keys of the configuration whose values are paths
-_CODE = re.compile(r"(.+\.py)(:\w+)")
 
 
 def place_of(given: GivenConfig, out: str | Path | None, kind: str) -> Path:
@@ -135,48 +129,6 @@ class SearchFolder:
 
     def write(self, record: Mapping[str, Any]) -> None:
         write_kept(self.record, (json.dumps(record, indent=2) + "\n").encode())
-
-
-def relocated(tree: Mapping[str, Any], base: Path, folder: Path | None = None) -> Tree:
-    """Copies a configuration, with paths that exist beside it made relative to another folder.
-
-    Names of known sets and paths that are found elsewhere stay.
-
-    Args:
-        base: folder that its paths are relative to.
-        folder: the other folder; None for absolute paths.
-    """
-    made = copy.deepcopy(dict(tree))
-    _relocate(made, base, None if folder is None else folder.resolve())
-    return made
-
-
-def _relocate(node: Any, base: Path, folder: Path | None) -> None:
-    if isinstance(node, list):
-        for each in node:
-            _relocate(each, base, folder)
-    if not isinstance(node, dict):
-        return
-    for key, value in node.items():
-        if not isinstance(value, str):
-            _relocate(value, base, folder)
-        elif code := _CODE.fullmatch(value):
-            node[key] = _moved(code[1], base, folder) + code[2]
-        elif key in _PATHS:
-            node[key] = _moved(value, base, folder)
-        elif key == "url" and value.startswith("sqlite:///"):
-            node[key] = "sqlite:///" + _moved(value.removeprefix("sqlite:///"), base, folder)
-
-
-def _moved(path: str, base: Path, folder: Path | None) -> str:
-    own = Path(path).expanduser()
-    if own.is_absolute() or not (base / own).exists():
-        return path
-    found = (base / own).resolve()
-    if folder is None:
-        return str(found)
-    moved = os.path.relpath(found, folder)
-    return moved if moved.startswith(".") else f"./{moved}"
 
 
 def write_config(path: Path, tree: Mapping[str, Any], comment: str) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from colonnade.reports.console.outputs import csv_text
 from colonnade.reports.html.page import fragment
 from colonnade.search.metrics import SearchMetric
 from colonnade.search.space import Tree
@@ -107,13 +106,10 @@ def value_words(value: float | None) -> str:
 
 
 def as_csv(records: Sequence[TrialRecord], keys: Sequence[str]) -> str:
-    made = io.StringIO()
-    writer = csv.writer(made, lineterminator="\n")
-    writer.writerow([*_ABOUT, *keys])
-    for record in records:
-        values: Mapping[str, Any] = record.values
-        writer.writerow([*(getattr(record, name) for name in _ABOUT), *(values.get(key) for key in keys)])
-    return made.getvalue()
+    rows = (
+        [*(getattr(record, name) for name in _ABOUT), *(record.values.get(key) for key in keys)] for record in records
+    )
+    return csv_text([[*_ABOUT, *keys], *rows])
 
 
 def _column(values: list[Any]) -> list[Any]:

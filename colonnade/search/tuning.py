@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from colonnade.common.config.members import Config
 from colonnade.common.data.sources import load_features
 from colonnade.common.errors import ColonnadeError, InputError
+from colonnade.common.parsing.dump import relocated
 from colonnade.common.parsing.error_messages import whose
 from colonnade.common.parsing.file import parse
 from colonnade.common.run.files import private_files
@@ -27,7 +28,6 @@ from colonnade.search.folder import (
     refuse_fewer,
     refuse_incomplete,
     refuse_unvalidated,
-    relocated,
     write_config,
 )
 from colonnade.search.folds import align_once, pool_labels

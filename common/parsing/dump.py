@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_origin, runtime_checkable
@@ -12,6 +15,8 @@ from pydantic import BaseModel
 from colonnade.common.crypto.pki.names import SERVER
 from colonnade.common.run.run_folder import RunFolder
 
+_PATHS = ("path", "folder", "identity", "revoked", "file")  # keys whose values are paths
+_CODE = re.compile(r"(.+\.py)(:\w+)")
 KIND_KEYS = ("source", "kind", "mechanism", "name")  # keys that decide the other keys of their section
 
 
@@ -96,3 +101,45 @@ def config_files(tree: Mapping[str, Any], folder: RunFolder) -> dict[Path, str]:
 
 def _own_text(tree: Mapping[str, Any], member: str) -> str:
     return yaml_text({SERVER: tree[SERVER]} if member == SERVER else {"parties": {member: tree["parties"][member]}})
+
+
+def relocated(tree: Mapping[str, Any], base: Path, folder: Path | None = None) -> dict[str, Any]:
+    """Copies a configuration, with paths that exist beside it made relative to another folder.
+
+    Names of known sets and paths that are found elsewhere stay.
+
+    Args:
+        base: folder that its paths are relative to.
+        folder: the other folder; None for absolute paths.
+    """
+    made = copy.deepcopy(dict(tree))
+    _relocate(made, base, None if folder is None else folder.resolve())
+    return made
+
+
+def _relocate(node: Any, base: Path, folder: Path | None) -> None:
+    if isinstance(node, list):
+        for each in node:
+            _relocate(each, base, folder)
+    if not isinstance(node, dict):
+        return
+    for key, value in node.items():
+        if not isinstance(value, str):
+            _relocate(value, base, folder)
+        elif code := _CODE.fullmatch(value):
+            node[key] = _moved(code[1], base, folder) + code[2]
+        elif key in _PATHS:
+            node[key] = _moved(value, base, folder)
+        elif key == "url" and value.startswith("sqlite:///"):
+            node[key] = "sqlite:///" + _moved(value.removeprefix("sqlite:///"), base, folder)
+
+
+def _moved(path: str, base: Path, folder: Path | None) -> str:
+    own = Path(path).expanduser()
+    if own.is_absolute() or not (base / own).exists():
+        return path
+    found = (base / own).resolve()
+    if folder is None:
+        return str(found)
+    moved = os.path.relpath(found, folder)
+    return moved if moved.startswith(".") else f"./{moved}"

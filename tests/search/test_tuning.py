@@ -288,7 +288,7 @@ def test_paths_of_the_best_configuration_are_relative_to_its_folder(tmp_path: Pa
     (tmp_path / "towers.py").write_text("def tower(shape, width): ...\n")
     tree = {"a": {"path": "data", "model": {"file": "./towers.py:tower"}, "model2": "./towers.py:tower"},
             "b": {"folder": "mnist", "path": str(tmp_path)}}  # fmt: skip
-    from colonnade.search.folder import relocated
+    from colonnade.common.parsing.dump import relocated
 
     made = relocated(tree, tmp_path, tmp_path / "runs" / "x")
     assert made["a"] == {"path": "../../data", "model": {"file": "../../towers.py:tower"},

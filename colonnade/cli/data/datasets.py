@@ -13,9 +13,8 @@ import typer
 
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.data.known_sets.catalogue import KNOWN, DataSet, find, known, presence
-from colonnade.common.errors import EnvironmentFault
 from colonnade.reports.console.grid import Grid
-from colonnade.reports.console.outputs import make_folder
+from colonnade.reports.console.outputs import csv_text, make_folder, write_text
 from colonnade.reports.console.screen import out as console
 
 if TYPE_CHECKING:
@@ -111,8 +110,9 @@ def _cut(out: Path, name: str, header: Sequence[str], rows: Rows, *, parties: in
     make_folder(out)
     for (member, places), held in zip(columns.items(), known, strict=True):
         table = [[keys[row], *(rows[row][place] for place in places)] for row in held.tolist()]
-        _write_table(out / f"{member}.csv", ["key", *(header[place] for place in places)], table)
-        console.say(f"{out / member}.csv: {len(table)} rows, {', '.join(header[place] for place in places)}")
+        names = [header[place] for place in places]
+        write_text(out / f"{member}.csv", csv_text([["key", *names], *table]))
+        console.say(f"{out / member}.csv: {len(table)} rows, {', '.join(names)}")
     _write_ids(out / "ids.csv", keys, known)
 
 
@@ -120,13 +120,5 @@ def _write_ids(path: Path, keys: Sequence[str], known: Sequence[np.ndarray]) -> 
     """Writes keys of rows that all members hold, in the server's order, as ids to predict."""
     common = set.intersection(*(set(held.tolist()) for held in known))
     ids = [[keys[row]] for row in known[0].tolist() if row in common][:_REQUESTED]
-    _write_table(path, ["key"], ids)
+    write_text(path, csv_text([["key"], *ids]))
     console.say(f"{path}: {len(ids)} keys that all members hold, for colonnade predict RUN --ids {path}")
-
-
-def _write_table(path: Path, header: Sequence[str], rows: Rows) -> None:
-    try:
-        with path.open("w", newline="", encoding="utf-8") as lines:
-            csv.writer(lines).writerows([header, *rows])
-    except OSError as failed:
-        raise EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint="choose another --out") from None

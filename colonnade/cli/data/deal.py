@@ -7,9 +7,7 @@ everything, so this is for demos and experiments: real parties bring their own d
 from __future__ import annotations
 
 import copy
-import csv
 import hashlib
-import io
 import json
 import os
 import re
@@ -42,6 +40,7 @@ from colonnade.common.run.files import write_durably
 from colonnade.common.run.run_folder import describe_source
 from colonnade.launcher.readiness import check_members, refuse_other_keys
 from colonnade.launcher.scratch import scratch
+from colonnade.reports.console.outputs import csv_text
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.words import encoded_rows
 
@@ -225,9 +224,8 @@ class _Dealing:
         federation = self.config.federation
         parts = partition(len(labels.values), labels.official_test, federation.rows, federation.seed)
         rows = parts.test[:_REQUESTED].tolist()
-        lines = io.StringIO(newline="")
-        csv.writer(lines).writerows([[key], *([row if labels.ids is None else labels.ids[row]] for row in rows)])
-        self._put(SERVER, "ids.csv", lines.getvalue().encode())
+        ids = ([row if labels.ids is None else labels.ids[row]] for row in rows)
+        self._put(SERVER, "ids.csv", csv_text([[key], *ids]).encode())
 
     def _write_columns(self, name: str, source: dict[str, Any], features: Features) -> dict[str, Any]:
         if not features.fields:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import keyword
 import math
 import random
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Annotated, Literal, NamedTuple
@@ -21,7 +19,7 @@ from colonnade.common.contracts.registry import NAMES, OUTSIDE
 from colonnade.common.crypto.pki.names import SERVER, check_party_name
 from colonnade.common.errors import InputError
 from colonnade.common.privacy.accounting.accountant import epsilon, find_noise_multiplier
-from colonnade.reports.console.outputs import make_folder, write_text
+from colonnade.reports.console.outputs import csv_text, make_folder, write_text
 from colonnade.reports.console.screen import out as console
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -93,7 +91,7 @@ def federation(
         {
             "federation.yaml": fill("federation.txt", **about),
             **tables,
-            "ids.csv": _csv([[KEY], *([key] for key in ids)]),
+            "ids.csv": csv_text([[KEY], *([key] for key in ids)]),
             "README.md": readme,
         },
     )
@@ -131,12 +129,14 @@ def _tables(names: Sequence[str], align: Align) -> tuple[dict[str, str], list[st
             return keys if align == "none" else draw.sample(keys, _PERSONS)
         return draw.sample(keys, round(_PERSONS * _COMMON ** (1 / (len(names) + 1))))
 
-    files = {_file(SERVER): _csv([[KEY, "label"], *([key, str(labels[key])] for key in held())])}
+    files = {_file(SERVER): csv_text([[KEY, "label"], *([key, str(labels[key])] for key in held())])}
     known = set(keys)
     for name in names:
         own = held()
         known &= set(own)
-        files[_file(name)] = _csv([[KEY, "amount", "visits", "region"], *([key, *rows[name][key][:3]] for key in own)])
+        files[_file(name)] = csv_text(
+            [[KEY, "amount", "visits", "region"], *([key, *rows[name][key][:3]] for key in own)]
+        )
     return files, sorted(known) if align == "sorted" else draw.sample(sorted(known), _ASKED)
 
 
@@ -152,12 +152,6 @@ def _file(member: str) -> str:
 
 def _quoted(name: str) -> str:
     return str(yaml.safe_dump(name)).splitlines()[0]
-
-
-def _csv(rows: Iterable[Sequence[str]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
 
 
 _LONGEST = 40  # characters of a name

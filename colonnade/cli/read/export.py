@@ -37,19 +37,18 @@ from colonnade.common.data.columns.encode import Encoder
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import load_features, prepare_others
 from colonnade.common.data.table_cache import TableCache
-from colonnade.common.errors import CheckpointError, EnvironmentFault, InputError, nearest
+from colonnade.common.errors import CheckpointError, InputError, nearest
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
 from colonnade.common.parsing.file import load
 from colonnade.common.protocols import scorecard
 from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.common.run.device import choose_device
-from colonnade.common.run.files import write_durably
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.common.run.state import State
 from colonnade.common.version import VERSION
-from colonnade.reports.console.outputs import make_folder
+from colonnade.reports.console.outputs import make_folder, write_bytes
 from colonnade.reports.console.screen import out as console
 from colonnade.server.protocols import ACTIVE, FORESTS, JOINT
 from colonnade.server.training.fusion.joint import Decided, Joint
@@ -62,6 +61,7 @@ TRACED = 7
 
 RECORD = "model.json"
 NO_NETWORK = "--onnx: a part of a forest, or of scores by column, is no network"
+_SECRET = 0o600  # a model leaks information on its training rows
 _WEIGHTS, _PROGRAM, ONNX = "model.safetensors", "model.pt2", "model.onnx"
 
 
@@ -115,21 +115,14 @@ def write_part(
     weights = safetensors.torch.save({name: value.contiguous() for name, value in model.state_dict().items()})
     files = {_WEIGHTS: weights, **programs, **more}
     for name, content in files.items():
-        _write(into / name, content)
+        write_bytes(into / name, content, _SECRET)
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     write_json(into / RECORD, {**record, "sha256": hashes})
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     make_folder(path.parent)
-    _write(path, (json.dumps(content, indent=2) + "\n").encode())
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        write_durably(path, content, mode=0o600)  # a model leaks information on its training rows
-    except OSError as failed:
-        raise EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint="choose another --out") from None
+    write_bytes(path, (json.dumps(content, indent=2) + "\n").encode(), _SECRET)
 
 
 SHAPES, CARD = "shapes.json", "scorecard.json"

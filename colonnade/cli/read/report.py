@@ -14,7 +14,7 @@ from colonnade.common.run.activity import activity
 from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.launcher.folder_lock import is_held
-from colonnade.reports.console.outputs import make_folder, refuse_unwritable_file, write_text
+from colonnade.reports.console.outputs import output_file, write_text
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.records.run import is_party, read_run
 from colonnade.reports.run_page.about import headline
@@ -69,9 +69,7 @@ def _write(folders: Sequence[Path], out: Path | None, *, again: float = 0) -> No
 def _write_own(folder: Path, out: Path | None) -> None:
     from colonnade.reports.run_page.party_page import party_page  # noqa: PLC0415  # torch
 
-    page = (out or PartyFolder(folder).report).resolve()
-    make_folder(page.parent)
-    refuse_unwritable_file(page)
+    page = output_file(out, PartyFolder(folder).report)
     with activity("writing the page"):
         write_text(page, party_page(folder))
     console.point("page, for this party alone", page)

@@ -11,7 +11,7 @@ from colonnade.client.training.card import Card
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import load
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
-from colonnade.reports.console.outputs import make_folder, refuse_unwritable_file, write_text
+from colonnade.reports.console.outputs import output_file, write_text
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.scorecard.bins import bins_page, show_bins
 from colonnade.reports.scorecard.findings import find
@@ -21,21 +21,14 @@ from colonnade.reports.scorecard.page import page, show
 def scorecard(
     run: Path, cut_off: float | None, groups: str, scores: Path | None, labels: str, out: Path | None
 ) -> None:
-    into = (out or RunFolder(run).scorecard).resolve()
-    if out is not None:
-        make_folder(into.parent)
-        refuse_unwritable_file(into)
     found = find(run, cut_off, groups, scores, labels)
+    into = output_file(out, RunFolder(run).scorecard)
     write_text(into, page(found))
     show(console, found)
     console.point("page", into)
 
 
 def bins(folder: Path, file: Path | None, out: Path | None) -> None:
-    into = (out or PartyFolder(folder).bins).resolve()
-    if out is not None:
-        make_folder(into.parent)
-        refuse_unwritable_file(into)
     run, party = (folder, _only(file)) if file is not None else (folder.parent.parent, folder.resolve().name)
     if file is None and folder.resolve().parent.name != "parties":
         raise InputError(
@@ -49,6 +42,7 @@ def bins(folder: Path, file: Path | None, out: Path | None) -> None:
     opened = open_part(place, party)
     assert isinstance(opened.local, Card)
     card = {**record_of(place.config, party, opened), **opened.local.record()}
+    into = output_file(out, PartyFolder(folder).bins)
     write_text(into, bins_page(card))
     show_bins(console, card)
     console.point("page", into)

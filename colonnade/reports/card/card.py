@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,10 @@ from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.privacy.accounting.ledger import BEGINNING, newest
 from colonnade.common.run.json_text import is_number
-from colonnade.common.run.run_folder import PartyFolder, RunFolder
+from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.text import literal
 from colonnade.reports.card.answers import PLACES, Answers, answers_of, template
-from colonnade.reports.console.outputs import make_folder, refuse_unwritable, write_text
+from colonnade.reports.console.outputs import output_file, write_text
 from colonnade.reports.console.progress import JUDGED
 from colonnade.reports.console.summary import (
     OF_TRAINING,
@@ -43,12 +43,12 @@ from colonnade.reports.decision import decision_rows
 from colonnade.reports.guarantee import by_party, describe_person, describe_privacy, details, void
 from colonnade.reports.html.page import render, tile
 from colonnade.reports.records.ledgers import describe_kind, is_file_name
-from colonnade.reports.records.run import RecordedRun, read_run
+from colonnade.reports.records.run import RecordedRun, is_party, read_run
 from colonnade.reports.run_page.about import headline
 from colonnade.reports.run_page.parties import FOREST_COLUMNS, forest_columns, tree_bytes
 from colonnade.reports.scorecard.findings import ScoreFindings, find, suppressed_words
 from colonnade.reports.scorecard.page import GROUPS, group_rows
-from colonnade.reports.words import amount, counted
+from colonnade.reports.words import amount, counted, markdown_table
 
 _MORE = {
     "average_precision": "average precision", "log_loss": "log loss", "brier": "Brier score",
@@ -379,7 +379,7 @@ def write_card(folder: Path, out: Path | None = None, groups: str = "") -> Writt
         out: the Markdown file; the page lies beside it.
         groups: FILE:COLUMN, ids and groups of people who are compared; "" for none.
     """
-    if PartyFolder(folder).ledger.exists() and not RunFolder(folder).run.exists():
+    if is_party(folder):
         raise InputError(
             f"{folder} is a party's own folder, and a model card is of the whole model",
             hint="the server's operator makes it: `colonnade card RUN`. What left this party: "
@@ -388,16 +388,12 @@ def write_card(folder: Path, out: Path | None = None, groups: str = "") -> Writt
     run = read_run(folder)
     if run.summary["status"] == "unfinished":
         raise InputError(f"{folder}: the run has not ended", hint="a card is of a run that has; wait, or resume it")
-    path = (out or RunFolder(folder).card).resolve()
-    if path.is_dir():
-        raise InputError(f"--out {out}: expected a file, this is a folder", hint=f"{RunFolder(path).card}")
-    if path.suffix not in ("", ".md", ".html"):
+    if out is not None and out.suffix not in ("", ".md", ".html"):
         raise InputError(f"--out {out}: a card is a .md file with a .html file beside it", hint="name the .md file")
     own = RunFolder(folder).card_answers.resolve()
     answers = answers_of(own)
     compared = find(folder, None, groups, None, "") if groups else None
-    make_folder(path.parent)
-    refuse_unwritable(path.parent)
+    path = output_file(out, RunFolder(folder).card)
     if not own.exists():
         write_text(own, template())
     page = path.with_suffix(".html")
@@ -432,21 +428,12 @@ def _name(run: RecordedRun) -> str:
 def _section(section: CardSection) -> str:
     parts = [f"## {section.title}"]
     if section.facts:
-        parts.append("\n".join(table(("what", ""), section.facts)))
+        parts.append(markdown_table(("what", ""), section.facts, say=_cell))
     for one in section.tables:
-        parts += [one.caption, "\n".join(table(one.head, one.rows))]
+        parts += [one.caption, markdown_table(one.head, one.rows, say=_cell)]
     if section.lines:
         parts.append("\n".join(f"- {literal(line)}" for line in section.lines))
     return "\n\n".join(parts)
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    lines = [
-        [literal(cell) for cell in head],
-        ["---" for _ in head],
-        *([_cell(cell) for cell in row] for row in rows),
-    ]
-    return [f"| {' | '.join(line)} |" for line in lines]
 
 
 def _cell(cell: object) -> str:

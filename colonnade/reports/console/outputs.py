@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from colonnade.common.errors import EnvironmentFault, InputError
@@ -22,6 +25,14 @@ def refuse_unwritable(folder: Path) -> None:
         raise EnvironmentFault(f"{folder} cannot be written to", hint="choose another --out")
 
 
+def output_file(out: Path | None, default: Path) -> Path:
+    """The absolute path of a file that can be written, in a folder that is made if it is missing."""
+    path = (out or default).resolve()
+    make_folder(path.parent)
+    refuse_unwritable_file(path)
+    return path
+
+
 def refuse_unwritable_file(path: Path) -> None:
     if path.is_dir():
         raise InputError(f"--out {path}: expected a file, this is a folder", hint="name a file in it")
@@ -29,8 +40,18 @@ def refuse_unwritable_file(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Writes a file atomically."""
     try:
-        write_durably(path, text.encode())
+        write_durably(path, content, mode)
     except OSError as failed:
         raise EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint="choose another --out") from None
+
+
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()

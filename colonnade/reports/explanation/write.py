@@ -27,12 +27,11 @@ from colonnade.client.training.shapes import ShapeSum
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.members import Config
 from colonnade.common.data.rows import generator
-from colonnade.common.errors import EnvironmentFault, InputError
-from colonnade.common.parsing.dump import config_tree, yaml_text
+from colonnade.common.errors import InputError
+from colonnade.common.parsing.dump import config_tree, relocated, yaml_text
 from colonnade.common.parsing.file import parse
 from colonnade.common.run.activity import activity
 from colonnade.common.run.device import torch_threads
-from colonnade.common.run.files import write_durably
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.outputs import make_folder, write_text
@@ -42,8 +41,6 @@ from colonnade.reports.explanation.page import Maps, html, shapes_html, short_ht
 from colonnade.reports.explanation.trained import Trained, open_run
 from colonnade.reports.explanation.words import CHANCE, columns_of, headline, numbers, of_heads, sentences
 from colonnade.reports.html.page import in_notebook
-
-_PATHS = ("path", "folder", "file", "revoked")
 
 
 @dataclass(frozen=True)
@@ -81,10 +78,7 @@ def write_kept_config(config: Config, base: Path, names: Sequence[str], folder: 
     tree = reduced(config, base, names)
     path = folder / f"keep-{end}-{len(names)}.yaml"
     title = f"# {config.federation.id} with {len(names)} of its {len(config.federation.names)} parties\n"
-    try:
-        write_durably(path, (title + yaml_text(tree)).encode())
-    except OSError as failed:
-        raise EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint="choose another --out") from None
+    write_text(path, title + yaml_text(tree))
     return path
 
 
@@ -105,23 +99,9 @@ def reduced(config: Config, base: Path, names: Sequence[str]) -> dict[str, Any]:
         own.pop("identity", None)
         own["data"]["split"] = config_tree(split)
         parties[name] = own
-    smaller = {**tree, "federation": federation, "server": server, "parties": parties}
-    anchored: dict[str, Any] = _anchored(smaller, base)
+    anchored = relocated({**tree, "federation": federation, "server": server, "parties": parties}, base)
     parse(anchored, begun=True)  # ensures that the file can be read
     return anchored
-
-
-def _anchored(value: Any, base: Path, key: str = "") -> Any:
-    """Makes relative paths of files below the base absolute, since the new file is in another folder."""
-    match value:
-        case dict():
-            return {name: _anchored(below, base, name) for name, below in value.items()}
-        case str() if key in _PATHS:
-            file, colon, name = value.partition(":")  # ./tower.py:Tower
-            at = (base / file).resolve()
-            return f"{at}{colon}{name}" if at.exists() else value
-        case _:
-            return value
 
 
 Say = Callable[[str], object]

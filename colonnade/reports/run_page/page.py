@@ -10,7 +10,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import InputError
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.run.run_folder import RunFolder
-from colonnade.reports.console.outputs import make_folder, write_text
+from colonnade.reports.console.outputs import output_file, write_text
 from colonnade.reports.html.page import render, script
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.run_page.about import answer, cards, described, notes
@@ -38,10 +38,7 @@ def write_page(runs: Sequence[RecordedRun], out: Path | None = None, again: floa
     if twice := [run.folder for run, place in zip(runs, places, strict=True) if places.count(place) > 1]:
         raise InputError(f"{twice[0]} is named twice", hint="a run is compared with others")
     first = RunFolder(runs[0].folder)
-    page = (out or (first.report if len(runs) == 1 else first.comparison)).resolve()
-    if page.is_dir():
-        raise InputError(f"--out {out}: expected a file, this is a folder", hint=f"{RunFolder(page).report}")
-    make_folder(page.parent)
+    page = output_file(out, first.report if len(runs) == 1 else first.comparison)
     write_text(page, html(runs, page.parent, again))
     return page
 

@@ -20,11 +20,11 @@ from colonnade.common.data.known_sets.catalogue import refuse_unusable
 from colonnade.common.errors import DataError, InputError, nearest
 from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.run.json_text import is_number
-from colonnade.common.run.run_folder import PartyFolder, RunFolder
+from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.text import plain
 from colonnade.reports.console.summary import positive_of
 from colonnade.reports.decision import decision_of
-from colonnade.reports.records.run import RecordedRun, read_run
+from colonnade.reports.records.run import RecordedRun, is_party, read_run
 from colonnade.reports.words import counted
 from colonnade.server.member.scores import HEADER
 from colonnade.server.training.metrics import gains
@@ -303,7 +303,7 @@ def find(folder: Path, cut_off: float | None, groups: str, scores: Path | None, 
         groups, labels: FILE:COLUMN, or "".
         scores: a file of predictions, in the place of the run's own scores.
     """
-    if PartyFolder(folder).ledger.exists() and not RunFolder(folder).run.exists():
+    if is_party(folder):
         raise InputError(
             f"{folder} is a party's own folder: scores are the server's", hint="`colonnade bins` shows a party's bins"
         )

@@ -15,10 +15,10 @@ from colonnade.common.config.models import ModelConfig, precision_of
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError
+from colonnade.common.parsing.dump import relocated
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import share_template
 from colonnade.search.comparison.subject import Subject
-from colonnade.search.folder import relocated
 from colonnade.search.space import Tree
 
 _AGREED = ("id", "task", "classes", "targets", "loss", "epochs", "rounds", "batch", "shuffle", "seed", "rows", "stop")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,10 +14,11 @@ from colonnade.common.run.files import write_kept
 from colonnade.common.text import literal
 from colonnade.common.version import VERSION
 from colonnade.reports.console.grid import Grid
+from colonnade.reports.console.outputs import csv_text
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.standings.contender import Contender, Measure
 from colonnade.reports.standings.page import ComparisonPage, ValueTable
-from colonnade.reports.words import amount, counted
+from colonnade.reports.words import amount, counted, markdown_table
 from colonnade.search.comparison.outcomes import CANNOT, DONE, ProtocolOutcome, ReferenceOutcome
 from colonnade.search.metrics import UP, SearchMetric
 
@@ -212,7 +211,7 @@ class ComparisonOutput:
             f"**{literal(choice.headline)}** {literal(choice.reason)}",
             "",
         ]
-        lines += [f"{literal(self.heading)}.", "", *_marked(full), ""]
+        lines += [f"{literal(self.heading)}.", "", markdown_table(full.head, full.rows, full.words), ""]
         apart = [(name, cause) for name, _, cause in page.set_apart]
         for title, pairs in (("Set apart", apart), *page.facts):
             if pairs:
@@ -225,20 +224,17 @@ class ComparisonOutput:
         return "\n".join([*lines, *self._notes, ""])
 
     def _csv(self) -> str:
-        made = io.StringIO()
-        writer = csv.writer(made, lineterminator="\n")
         keys = list(ProtocolOutcome("").plain(self.goal))
-        writer.writerow(["metric", *keys])
-        for line in self.lines:
-            writer.writerow([self.goal.metric, *(line[key] for key in keys)])
-        for found in self.reference_lines:
-            row = {
+        references = [
+            {
                 "protocol": f"reference: {found['reference']}", "status": found["status"], "seconds": found["seconds"],
                 "defaults_val": found["val"], "defaults_test": found["test"], "reason": found["reason"],
                 "defaults_error": found["error"], "at_chance": found["at_chance"],
-            }  # fmt: skip
-            writer.writerow([self.goal.metric, *(row.get(key) for key in keys)])
-        return made.getvalue()
+            }
+            for found in self.reference_lines
+        ]  # fmt: skip
+        rows = ([self.goal.metric, *(line.get(key) for key in keys)] for line in (*self.lines, *references))
+        return csv_text([["metric", *keys], *rows])
 
 
 def in_short(settings: str) -> str:
@@ -246,16 +242,6 @@ def in_short(settings: str) -> str:
     for word, short in (("every_party.", "party "), ("federation.", ""), ("protocol.", ""), ("optimiser.", "")):
         settings = settings.replace(word, short)
     return settings.replace("active.", "active ").replace("server.", "server ").replace("head_", "head ")
-
-
-def _marked(values: ValueTable) -> list[str]:
-    marks = ["---" if place in values.words else "--:" for place in range(len(values.head))]
-    lines = (
-        [literal(cell) for cell in values.head],
-        marks,
-        *([literal(str(cell)) for cell in row] for row in values.rows),
-    )
-    return [f"| {' | '.join(line)} |" for line in lines]
 
 
 def _arrow(lines: list[dict[str, Any]]) -> pa.Table:
