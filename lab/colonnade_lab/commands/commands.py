@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from colonnade.cli.options import processors
+from colonnade.common.errors import InputError
 
 PANEL = "Laboratory"
 
@@ -26,19 +27,19 @@ def reproduce(
     ] = False,
     out: Annotated[Path, typer.Option("--out", help="folder of results")] = Path("results"),
     processes: Annotated[int, typer.Option(help="concurrent runs; 0: one a processor", min=0)] = 0,
-    wire: Annotated[bool, typer.Option("--wire", help="run as processes, not on the virtual clock")] = False,
 ) -> None:
     """Run the papers' experiments and print their values next to ours; finished runs are kept."""
     from colonnade_lab.commands.reproduce import ReproductionOptions  # noqa: PLC0415
     from colonnade_lab.commands.reproduce import reproduce as run  # noqa: PLC0415
 
     if frontier:
-        from colonnade_lab.commands.frontier import FrontierOptions, refuse_mixed, show_frontier  # noqa: PLC0415
+        from colonnade_lab.commands.frontier import FrontierOptions, show_frontier  # noqa: PLC0415
 
-        refuse_mixed(quick=quick, wire=wire)
+        if quick:
+            raise InputError("--quick with --frontier, which has no quick look", hint="leave one out")
         show_frontier(FrontierOptions(which, seeds, out, processes or processors(), only_list))
         return
-    run(ReproductionOptions(which, seeds, out, processes or processors(), quick=quick, only_list=only_list, wire=wire))
+    run(ReproductionOptions(which, seeds, out, processes or processors(), quick=quick, only_list=only_list))
 
 
 def attack(

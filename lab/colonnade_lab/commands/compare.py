@@ -38,7 +38,7 @@ class ComparisonOptions:
 
 
 def compare(options: ComparisonOptions) -> None:
-    """Runs what is missing, prints the table, and writes comparison.html and comparison.md with their pictures.
+    """Runs what is missing, prints the table, and writes comparison-charts.html and comparison.md.
 
     Pages show every protocol with stored results, even if only a few are named.
     """

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from colonnade.common.errors import InputError
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.outputs import make_folder
 from colonnade.reports.console.screen import out as console
@@ -52,11 +51,6 @@ def show_frontier(options: FrontierOptions) -> None:
         page = FrontierPages(plan, every, seeds).write(options.out)
         console.point("page", page)
     refuse_failed(failed)
-
-
-def refuse_mixed(**options: bool) -> None:
-    if given := [f"--{name}" for name, value in options.items() if value]:
-        raise InputError(f"{given[0]} with --frontier, which runs on the virtual clock alone", hint="leave one out")
 
 
 def _show(found: list[SetFrontier], plan: FrontierPlan) -> None:

@@ -13,7 +13,7 @@ from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.outputs import make_folder
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.words import counted
-from colonnade_lab.pages.counts import claim_words, tally, total_words
+from colonnade_lab.pages.counts import outcomes, total_words
 from colonnade_lab.pages.pages import PaperPages
 from colonnade_lab.papers.measures import RunRecord
 from colonnade_lab.papers.paper_comparison import TableStanding, stand
@@ -41,8 +41,7 @@ _MARKS = {
 class ReproductionOptions:
     """Options of the command; `which` is PAPER, PAPER/TABLE, or "" for all.
 
-    With `quick` the quick looks run instead of the tables; with `wire` runs are processes rather than on the virtual
-    clock.
+    With `quick` the quick looks run instead of the tables.
     """
 
     which: str
@@ -51,7 +50,6 @@ class ReproductionOptions:
     processes: int
     quick: bool = False
     only_list: bool = False
-    wire: bool = False
 
     def label(self, paper: str) -> str:
         """Key of a paper's stored results; quick looks have another one, as their runs have the same names."""
@@ -63,14 +61,13 @@ def reproduce(options: ReproductionOptions) -> None:
     papers = list(chosen(options.which, quick=options.quick))
     make_folder(options.out)
     results = Results(options.out)
-    wanted = jobs([(options.label(name), paper) for name, paper in papers], options.seeds, wire=options.wire)
+    wanted = jobs([(options.label(name), paper) for name, paper in papers], options.seeds)
     todo = missing(wanted, results)
     announce(wanted, todo, options.seeds, options.processes)
     failed = [] if options.only_list else run_missing(todo, results, options.processes, name="{0.paper}/{0.name}")
     find = {name: partial(_find, options, results, name, paper) for name, paper in papers}
     standings = {
-        name: stand(paper, find[name], max(options.seeds, results.seeds(options.label(name), wire=options.wire)))
-        for name, paper in papers
+        name: stand(paper, find[name], max(options.seeds, results.seeds(options.label(name)))) for name, paper in papers
     }
     left = missing(todo, results)
     for name, paper in papers:
@@ -82,7 +79,7 @@ def reproduce(options: ReproductionOptions) -> None:
     if not options.which:
         made = partial(_made, options, results, dict(papers))
         text = "" if options.quick else introduction()
-        pages = PaperPages(dict(papers), standings, options.seeds, options.quick, options.wire, find, made, text)
+        pages = PaperPages(dict(papers), standings, options.seeds, options.quick, find, made, text)
         for page in pages.write(options.out):
             console.point("page", page)
     refuse_failed(failed)
@@ -99,15 +96,15 @@ def _announce_other_code(wanted: list[Job], results: Results) -> None:
 def _find(
     options: ReproductionOptions, results: Results, name: str, paper: Paper, run: str, seed: int
 ) -> RunRecord | None:
-    return results.get(Job(options.label(name), run, paper.runs[run], seed, options.wire))
+    return results.get(Job(options.label(name), run, paper.runs[run], seed))
 
 
 def _made(
     options: ReproductionOptions, results: Results, papers: Mapping[str, Paper], name: str, run: str
 ) -> list[str]:
     """Versions and code that produced the results of a run, without repeats."""
-    seeds = range(max(options.seeds, results.seeds(options.label(name), wire=options.wire)))
-    jobs_of = (Job(options.label(name), run, papers[name].runs[run], seed, options.wire) for seed in seeds)
+    seeds = range(max(options.seeds, results.seeds(options.label(name))))
+    jobs_of = (Job(options.label(name), run, papers[name].runs[run], seed) for seed in seeds)
     return sorted({made for job in jobs_of if (made := results.made_by(job))})
 
 
@@ -122,14 +119,14 @@ def _show(options: ReproductionOptions, name: str, tables: list[TableStanding], 
                 table.add_row(one.cell.row, one.cell.column, one.paper_words, one.words, seeds, mark)
             console.show(table)
         if standing.pairs:
-            found = tally(pair.outcome for pair in standing.pairs)
+            found = outcomes(pair.outcome for pair in standing.pairs)
             said = f"the paper's order: of {found.listed} pairs, {found.words}"
             console.say(said)
         if standing.claims:
             table = Grid("claim", "measured", "lead", "seeds", "", title=title)
             for claim in standing.claims:
                 mark = Text.from_markup(_MARKS[claim.outcome])
-                table.add_row(claim_words(claim), claim.words, claim.lead_words, claim.seeds, mark)
+                table.add_row(claim.text, claim.words, claim.lead_words, claim.seeds, mark)
             console.show(table)
         for excluded in standing.table.excluded:
             said = f"{name}/{standing.name}, left out: {excluded.words}"

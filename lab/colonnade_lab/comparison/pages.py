@@ -1,4 +1,4 @@
-"""comparison.html and comparison.md: which to take, the numbers, what attacks find, and who sees what."""
+"""comparison-charts.html and comparison.md: which to take, the numbers, what attacks find, and who sees what."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from colonnade.reports.console.outputs import write_text
 from colonnade.reports.html.charts import Axis, Bar, Dot, row_chart, scatter_chart
 from colonnade.reports.standings.contender import Contender, Estimate, Measure, Protection
 from colonnade.reports.standings.page import ComparisonPage, Figure, ValueTable
-from colonnade_lab.comparison.figures import LEAKS, draw_leaks, figures, rebuilt_share
 from colonnade_lab.comparison.plan import ABOUT, ATTACKED, OWN, PLAIN, SLOW, UNITS, ComparisonPlan, deltas, in_words
 from colonnade_lab.comparison.protocol_results import VICTIM, ProtocolResults
 from colonnade_lab.comparison.table import GOOD, head, needs, row
-from colonnade_lab.pages.plots import as_file
+from colonnade_lab.pages.markdown import markdown
 from colonnade_lab.papers.intervals import floor
 
 _CONDITIONS = {
@@ -33,40 +32,7 @@ _CONDITIONS = {
 _OF = {"client": "a party", "row": "a row"}
 
 TITLE = "Comparison of all protocols"
-
-
-def how(plan: ComparisonPlan, seeds: int, results: Sequence[ProtocolResults] = ()) -> str:
-    system = describe_environment()
-    made = sorted({record.version for one in results for records in one.found.values() for record in records})
-    by = f" Made by version {' and '.join(made)}." if any(made) else ""
-    return (
-        f"Written by `colonnade compare --seeds {seeds}` (the virtual clock: the same code, without a network; "
-        f"{system['system']}, torch {system['torch']}). Every protocol had the same digits, the same two columns of "
-        f"pixels at each of four holders, the same bottom models and the same rounds (`experiments/{plan.base}`), and "
-        "rates of its own, chosen on validation rows (`lab/colonnade_lab/plans/beside.yaml`). Numbers are of test "
-        f"rows, means of the seeds; curves are of the first one.{by}"
-    )
-
-
-CAUTIONS = (
-    "One small task: what is named above has the better mean, and no interval says that it is ahead. Differences of "
-    "a point or two are none.",
-    f"'None' means that no eligible protocol reaches {GOOD:g} %. Protocols that send parties the labels are "
-    "named for no protection, whatever their numbers.",
-    "MB are those of training's messages, both ways; evaluations are not counted.",
-    "Seconds are delays alone: the virtual clock charges nothing for computing. With 'never' a seed did not get there.",
-    "Runs with noise were evaluated clean, and their noise came from the seed: a benchmark of learning, no guarantee.",
-    "With noise on a party's whole data nothing of a single message is left at any of these epsilons: where the three "
-    "numbers are alike, parties learned from what came back (labels, or gradients of a head that had seen noise), and "
-    "the clean evaluation shows what they know. Where evaluations had the noise as well, split, c_vfl and vimadmm were "
-    "right in 11, 11 and 12 % at epsilon 64 (one seed).",
-    "An epsilon of a party's whole data and one of a row's embeddings are about different things and are not to be "
-    "compared; noise on what goes up protects no label.",
-    f"Attacks are of one seed on {VICTIM}, with the default settings of `colonnade attack`: a lower bound of what "
-    "leaks. Labels are named from the first or the last epoch, whichever names more. The attacker at the server "
-    "knows a fifth of the rows. A dash is 'no message names a row', which is no protection.",
-)
-"""Caveats of the numbers, one sentence each."""
+_TEMPLATES = Path(__file__).parent / "templates"
 
 
 def notes(plan: ComparisonPlan, results: Sequence[ProtocolResults], seeds: int) -> list[tuple[str, str]]:
@@ -128,9 +94,9 @@ def _rows(plan: ComparisonPlan, results: Sequence[ProtocolResults]) -> tuple[int
 def _leaks(results: Sequence[ProtocolResults]) -> list[Figure]:
     """What attacks find, most first: labels named by a party, and columns rebuilt by the server."""
     named = sorted((one for one in results if not math.isnan(one.named[0])), key=lambda one: -one.named[0])
-    made = sorted((one for one in results if not math.isnan(one.rebuilt)), key=lambda one: -rebuilt_share(one))
+    made = sorted((one for one in results if not math.isnan(one.rebuilt)), key=lambda one: -one.rebuilt_share)
     labels = [Bar(one.name, one.named[0], f"{one.named[0]:.0%} ({one.named[1]:.0%})", colour=2) for one in named]
-    columns = [Bar(one.name, rebuilt_share(one), f"{rebuilt_share(one):.0%}") for one in made]
+    columns = [Bar(one.name, one.rebuilt_share, f"{one.rebuilt_share:.0%}") for one in made]
     axis = Axis("share", lambda value: f"{value:.0%}", (0.0, 1.0))
     drawn = (
         ("Labels that a party names (by chance)", labels),
@@ -155,9 +121,6 @@ def _noisy(results: Sequence[ProtocolResults], epsilons: Sequence[float]) -> lis
     return found
 
 
-_NAME = "comparison"
-
-
 @dataclass(frozen=True)
 class ComparisonPages:
     plan: ComparisonPlan
@@ -165,18 +128,18 @@ class ComparisonPages:
     seeds: int
 
     def write(self, folder: Path) -> list[Path]:
-        pictures = {
-            f"{_NAME}-{figure.key}.svg": (figure.title, figure.file())
-            for figure in figures(self.results, deltas(self.plan))
-        }
-        if leaked := draw_leaks(self.results):
-            pictures[f"{_NAME}-leaks.svg"] = (LEAKS, as_file(leaked))
-        for name, (_, picture) in pictures.items():
-            write_text(folder / name, picture)
-        html, markdown = folder / f"{_NAME}.html", folder / f"{_NAME}.md"
-        write_text(html, self._html())
-        write_text(markdown, self._markdown({name: title for name, (title, _) in pictures.items()}))
-        return [html, markdown]
+        pages = {"comparison-charts.html": self._html(), "comparison.md": self._markdown()}
+        for name, text in pages.items():
+            write_text(folder / name, text)
+        return [folder / name for name in pages]
+
+    def _how(self, versions: Sequence[str] = ()) -> str:
+        system = describe_environment()
+        return markdown("how.jinja", _TEMPLATES, plan=self.plan, seeds=self.seeds, system=system, versions=versions)
+
+    def _cautions(self) -> list[str]:
+        said = markdown("cautions.jinja", _TEMPLATES, good=f"{GOOD:g}", victim=VICTIM)
+        return [*in_words(self.plan), *said.splitlines()]
 
     def _html(self) -> str:
         wanted, numbers, seen = self._tables()
@@ -191,24 +154,19 @@ class ComparisonPages:
                 ("Differences between protocols", [*notes(self.plan, self.results, self.seeds),
                                                    *self.plan.left_out.items()]),
                 ("Configuration", [(one.name, " ".join(one.entry.set)) for one in self.results]),
-                ("How", [("made by", how(self.plan, self.seeds).replace("`", ""))]),
+                ("How", [("made by", self._how().replace("`", ""))]),
             ],
-            notes=[said.replace("`", "") for said in (*in_words(self.plan), *CAUTIONS)],
+            notes=[said.replace("`", "") for said in self._cautions()],
         ).html()  # fmt: skip
 
-    def _markdown(self, pictures: dict[str, str]) -> str:
+    def _markdown(self) -> str:
         wanted, numbers, seen = self._tables()
-        lines = [f"# {TITLE}", "", how(self.plan, self.seeds, self.results), ""]
-        lines += ["In words: [which to choose](../choosing.md).", ""]
-        lines += ["## Recommendations", "", *_table(*wanted), "## Results", "", *_table(*numbers)]
-        lines += [f"- {said}" for said in (*in_words(self.plan), *CAUTIONS)]
-        lines += ["", "## Pictures", ""]
-        for name, title in pictures.items():
-            lines += [f"![{title}]({name})", ""]
-        lines += ["## What each role sees", "", *_table(*seen), "## Differences between protocols", ""]
-        lines += [f"- `{name}`: {said}" for name, said in notes(self.plan, self.results, self.seeds)]
-        lines += [f"- `{name}` does not take part: {why}" for name, why in self.plan.left_out.items()]
-        return "\n".join([*lines, ""])
+        records = [record for one in self.results for each in one.found.values() for record in each]
+        return markdown(
+            "comparison.jinja", _TEMPLATES, title=TITLE, wanted=wanted, numbers=numbers, seen=seen,
+            how=self._how(sorted({record.version for record in records} - {""})), cautions=self._cautions(),
+            notes=notes(self.plan, self.results, self.seeds), left_out=self.plan.left_out,
+        )  # fmt: skip
 
     def _tables(self) -> Iterator[tuple[list[str], list[list[str]]]]:
         """Heads and lines: what to take for each need, the numbers, and what each role sees."""
@@ -218,8 +176,3 @@ class ComparisonPages:
         yield head(epsilons, at), [row(one, epsilons) for one in self.results]
         sees = [[one.name, *(one.contract.sees.get(who, "-") for who in ("server", "party"))] for one in self.results]
         yield ["protocol", "the server", "a party"], sees
-
-
-def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [names, ["---"] * len(names), *rows]
-    return [f"| {' | '.join(cells)} |" for cells in lines] + [""]

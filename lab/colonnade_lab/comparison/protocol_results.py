@@ -129,5 +129,6 @@ class ProtocolResults:
         return self.attacked(REBUILT)
 
     @property
-    def readable(self) -> float:
-        return self.attacked(READ)
+    def rebuilt_share(self) -> float:
+        """Share of the columns' variance that the server reconstructs; NaN where no message has a line per row."""
+        return math.nan if math.isnan(self.rebuilt) else max(0.0, 1 - self.rebuilt)

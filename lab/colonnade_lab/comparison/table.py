@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from colonnade_lab.comparison.figures import rebuilt_share
 from colonnade_lab.comparison.plan import ABOUT, OWN, PLAIN, SLOW, UNITS, Unit, at
 from colonnade_lab.comparison.protocol_results import ProtocolResults
 
@@ -53,7 +52,7 @@ def named(result: ProtocolResults) -> str:
 
 
 def rebuilt(result: ProtocolResults) -> str:
-    return _DASH if math.isnan(result.rebuilt) else f"{rebuilt_share(result):.0%}"
+    return _DASH if math.isnan(result.rebuilt) else f"{result.rebuilt_share:.0%}"
 
 
 def _share(value: float) -> str:
@@ -116,8 +115,8 @@ def needs(
         _ranked("fewest labels named beyond chance", both, lambda one: one.named[0] - one.named[1],
                 lambda one: f"{one.named[0]:.0%}, by chance {one.named[1]:.0%}",
                 serves=lambda one: one.named[0] < _ALL),
-        _ranked("least rebuilt by the server", both, rebuilt_share,
-                lambda one: f"{rebuilt_share(one):.0%} of the variance"),
+        _ranked("least rebuilt by the server", both, lambda one: one.rebuilt_share,
+                lambda one: f"{one.rebuilt_share:.0%} of the variance"),
     ]  # fmt: skip
     return [*(need for need in found if need is not None), *_by_nature(free)]
 

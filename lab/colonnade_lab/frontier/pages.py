@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from colonnade.common.run.environment import describe_environment
 from colonnade.reports.console.outputs import write_text
-from colonnade_lab.comparison.figures import strokes
-from colonnade_lab.frontier.plan import COMPUTING, PAPER, UNCOMPRESSED, FrontierBudgets, FrontierPlan
+from colonnade_lab.frontier.plan import COMPUTING, PAPER, UNCOMPRESSED, FrontierPlan
 from colonnade_lab.frontier.standing import AXES, MIB, ROUNDS, SECONDS, FrontierPoint, SetFrontier
+from colonnade_lab.pages.markdown import markdown
 from colonnade_lab.pages.plots import GREY, as_file, picture
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-TITLE = "The frontier of all protocols"
+_SIZE = (980, 900)
+_DASHES = ("-", (0, (6, 3)), (0, (2, 3)))
 
 
 def axis_words(axis: str) -> str:
@@ -29,38 +30,12 @@ def axis_words(axis: str) -> str:
     return "rounds" if axis == ROUNDS else f"seconds at a delay of {SECONDS[axis]} ms"
 
 
-def budget_words(axis: str, budget: float) -> str:
-    if axis == MIB:
-        return f"{budget:g} MiB"
-    return f"{budget:g} rounds" if axis == ROUNDS else f"{budget:g} s at {SECONDS[axis]} ms"
-
-
-def budgets_of(plan: FrontierBudgets, axis: str) -> tuple[float, ...]:
-    return {MIB: plan.mib, ROUNDS: plan.rounds}.get(axis, plan.seconds)
-
-
-def how(plan: FrontierPlan, seeds: int) -> list[str]:
-    system = describe_environment()
-    bits = " or ".join(f"{each}" for each in plan.bits)
-    delays = ", ".join(f"{delay}" for delay in SECONDS.values())
-    return [
-        f"Written by `colonnade reproduce --frontier --seeds {seeds}` (the virtual clock: the same code, without a "
-        f"network; {system['system']}, torch {system['torch']}). Every protocol had the same rows, the same 400 rounds "
-        "and the same looks, an evaluation after every tenth round. Models and rates are the "
-        "[defaults](../defaults.md); nothing was tuned.",
-        f"Messages travel uncompressed ({UNCOMPRESSED} an entry) or with {bits} bits, in each direction that a "
-        "protocol can compress. Within a budget the compression and the look of a protocol are those with the "
-        "highest accuracy on **validation** rows, mean of the seeds; the numbers are the accuracy on **test** rows "
-        "of what was chosen. No choice depends on test rows. A protocol is first within a budget if the 95 % "
-        "interval of its lead on test rows over every other, paired by seed, excludes 0 (Student's t, no deviation "
-        "below the binomial error of the test rows). One seed decides nothing, and names nobody.",
-        f"Seconds are those of the virtual clock at a delay of {delays} ms one way, with {COMPUTING} of computing at "
-        "every member; bandwidth is unlimited, since bytes have an axis of their own, and evaluations, encryption and "
-        "field arithmetic take no time. A synchronous protocol has the same course at every delay, and its seconds "
-        "follow exactly from a few rounds at each. `vafl`, `czofo` and `zoo_vfl` run as parties come: every delay is a "
-        "run of its own, and on the other axes they stand with that at 25 ms. MiB are those of training's messages, "
-        "what comes before the rounds included.",
-    ]
+def places(plan: FrontierPlan) -> Iterator[tuple[str, float, str]]:
+    """Every axis with each of its budgets, and both in words."""
+    for axis in AXES:
+        unit = "MiB" if axis == MIB else "rounds" if axis == ROUNDS else f"s at {SECONDS[axis]} ms"
+        for budget in {MIB: plan.budgets.mib, ROUNDS: plan.budgets.rounds}.get(axis, plan.budgets.seconds):
+            yield axis, budget, f"{budget:g} {unit}"
 
 
 def summary(found: Sequence[SetFrontier], plan: FrontierPlan) -> list[str]:
@@ -68,7 +43,8 @@ def summary(found: Sequence[SetFrontier], plan: FrontierPlan) -> list[str]:
     whole = [one for one in found if set(one.seeds) == set(plan.protocols) and one.decides]
     lines = [] if whole else ["No set has two seeds of all protocols yet, so that none is named first within a budget."]
     for axis in AXES:
-        leaders = list(_leaders(whole, plan, axis))
+        every = [one.leaders(axis, budget) for one in whole for of, budget, _ in places(plan) if of == axis]
+        leaders = [each for each in every if each]
         firsts = Counter(each[0].protocol for each in leaders if len(each) == 1)
         if total := len(leaders):
             counted = [f"{name} {count}" for name, count in sorted(firsts.items(), key=lambda one: -one[1])]
@@ -106,16 +82,6 @@ def percent(look: FrontierPoint) -> str:
     return f"{100 * look.test:.1f} %"
 
 
-def _leaders(found: Sequence[SetFrontier], plan: FrontierPlan, axis: str) -> Iterator[list[FrontierPoint]]:
-    for one in found:
-        for budget in budgets_of(plan.budgets, axis):
-            if leaders := one.leaders(axis, budget):
-                yield leaders
-
-
-_SIZE = (980, 900)
-
-
 def drawing(title: str, found: SetFrontier, protocols: Sequence[str]) -> str:
     """Draws a set's frontiers, at least one, as SVG.
 
@@ -151,11 +117,11 @@ def _panel(
     for name, front in fronts.items():
         if not front:
             continue
-        colour, dash = (GREY, "4 4") if name in references else strokes(protocols.index(name))
-        style = (0, tuple(map(float, dash.split()))) if dash else "-"
+        place = protocols.index(name)
+        colour, dash = (GREY, (0, (4, 4))) if name in references else (f"C{place % 10}", _DASHES[place // 10])
         x = [*(look.cost for look in front), most]
         y = [*(look.test for look in front), front[-1].test]
-        axes.step(x, y, where="post", color=colour, linestyle=style, label=name)
+        axes.step(x, y, where="post", color=colour, linestyle=dash, label=name)
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
     axes.minorticks_off()
     axes.yaxis.set_major_formatter(lambda y, _: f"{y:.0%}")
@@ -171,32 +137,32 @@ class FrontierPages:
         for one in self.found:
             picture = drawing(self.plan.sets[one.name].title, one, list(self.plan.protocols))
             write_text(folder / _file(one), picture)
-        page = folder / f"{PAPER}.md"
-        write_text(page, self._text())
+        page, there = folder / f"{PAPER}.md", {one.name for one in self.found}
+        text = markdown(
+            "frontier.jinja", Path(__file__).parent / "templates", seeds=self.seeds, plan=self.plan,
+            system=describe_environment(), uncompressed=UNCOMPRESSED, computing=COMPUTING, delays=SECONDS.values(),
+            summary=summary(self.found, self.plan), sets=[self._set(one) for one in self.found],
+            waiting=[each.title for name, each in self.plan.sets.items() if name not in there],
+        )  # fmt: skip
+        write_text(page, text)
         return page
 
-    def _text(self) -> str:
-        lines = [f"# {TITLE}", ""]
-        for said in how(self.plan, self.seeds):
-            lines += [said, ""]
-        lines += [*summary(self.found, self.plan), ""]
-        waiting = [each.title for name, each in self.plan.sets.items() if name not in {one.name for one in self.found}]
-        lines += [f"Not run yet: {', '.join(waiting)}.", ""] if waiting else []
-        for one in self.found:
-            lines += self._set(one)
-        lines += ["## Differences between protocols", ""]
-        lines += [f"- `{name}`: {entry.note}" for name, entry in self.plan.protocols.items() if entry.note]
-        lines += [f"- `{name}` takes no part: {why}." for name, why in self.plan.left_out.items()]
-        return "\n".join([*lines, ""])
-
-    def _set(self, one: SetFrontier) -> list[str]:
-        data = self.plan.sets[one.name]
-        lines = [f"## {data.title}", "", f"{data.note} {self._seeds(one)}", ""]
-        lines += [f"![Frontiers on {data.title}]({_file(one)})", ""]
-        for said in (gap(one, self.plan), compression(one, self.plan)):
-            lines += [said, ""] if said else []
-        lines += self._firsts(one) + self._protocols(one)
-        return lines
+    def _set(self, one: SetFrontier) -> dict[str, Any]:
+        """What the page says of a set: the undominated protocols within each budget, and everyone's accuracy."""
+        every, protocols, pareto = list(places(self.plan)), [], []
+        for name in one.seeds:
+            chosen = [one.of(axis, name, budget) for axis, budget, _ in every]
+            shown = f"{name} (reference)" if name in one.references else name
+            protocols.append((shown, ["-" if look is None else f"{100 * look.test:.1f}" for look in chosen]))
+        for axis in AXES:
+            names = dict.fromkeys(look.protocol for look in one.pareto(axis))
+            pareto.append(f"against {axis_words(axis)} {', '.join(names)}")
+        return {
+            "data": self.plan.sets[one.name], "file": _file(one), "seeds": self._seeds(one), "decides": one.decides,
+            "gap": gap(one, self.plan), "compression": compression(one, self.plan), "protocols": protocols,
+            "firsts": [(said, _named(one.leaders(axis, budget))) for axis, budget, said in every],
+            "pareto": f"On the frontier of all protocols, by rising cost: {'; '.join(pareto)}.",
+        }  # fmt: skip
 
     def _seeds(self, one: SetFrontier) -> str:
         numbers = sorted(set(one.seeds.values()))
@@ -205,62 +171,22 @@ class FrontierPages:
         said += "" if numbers[-1] == 1 else "s"
         return f"{said[0].upper()}{said[1:]}." + (f" Not run yet: {', '.join(missing)}." if missing else "")
 
-    def _firsts(self, one: SetFrontier) -> list[str]:
-        """The undominated protocols within each budget; none with one seed, which decides nothing."""
-        if not one.decides:
-            return ["One seed: nobody is ahead of anybody.", ""]
-        lines = [*_head(["within", "nobody is ahead of"])]
-        for axis in AXES:
-            for budget in budgets_of(self.plan.budgets, axis):
-                said = ", ".join(_named(look) for look in one.leaders(axis, budget)) or "-"
-                lines.append(_row([budget_words(axis, budget), said]))
-        return [*lines, ""]
-
-    def _protocols(self, one: SetFrontier) -> list[str]:
-        places = [(axis, budget) for axis in AXES for budget in budgets_of(self.plan.budgets, axis)]
-        lines = _head(["protocol", *(budget_words(*place) for place in places)])
-        for name in one.seeds:
-            chosen = [one.of(axis, name, budget) for axis, budget in places]
-            shown = f"{name} (reference)" if name in one.references else name
-            lines.append(_row([shown, *("-" if look is None else f"{100 * look.test:.1f}" for look in chosen)]))
-        pareto = f" {self._pareto(one)}" if one.decides else ""
-        lines += ["", f"Test accuracy in per cent; a dash: no look within the budget.{pareto}"]
-        return [*lines, ""]
-
-    @staticmethod
-    def _pareto(one: SetFrontier) -> str:
-        said = []
-        for axis in AXES:
-            names = dict.fromkeys(look.protocol for look in one.pareto(axis))
-            said.append(f"against {axis_words(axis)} {', '.join(names)}")
-        return f"On the frontier of all protocols, by rising cost: {'; '.join(said)}."
-
 
 def console_rows(found: Sequence[SetFrontier], plan: FrontierPlan) -> list[list[str]]:
     """For the screen: the set, the budget, the protocols that no other beats within it, and the number of others."""
     lines = []
     for one in found:
-        for axis in AXES:
-            for budget in budgets_of(plan.budgets, axis):
-                leaders, all_of_them = one.leaders(axis, budget), one.ranked(axis, budget)
-                named = ", ".join(map(_named, leaders)) if one.decides else "one seed decides nothing"
-                others = str(len(all_of_them) - len(leaders))
-                lines.append([plan.sets[one.name].title, budget_words(axis, budget), named or "-", others])
+        for axis, budget, said in places(plan):
+            leaders, all_of_them = one.leaders(axis, budget), one.ranked(axis, budget)
+            named = _named(leaders) if one.decides else "one seed decides nothing"
+            lines.append([plan.sets[one.name].title, said, named or "-", str(len(all_of_them) - len(leaders))])
     return lines
 
 
-def _named(look: FrontierPoint) -> str:
-    form = "" if look.variant == UNCOMPRESSED else f", {look.variant}"
-    return f"{look.protocol} {percent(look)}{form}"
+def _named(looks: Sequence[FrontierPoint]) -> str:
+    forms = {look: "" if look.variant == UNCOMPRESSED else f", {look.variant}" for look in looks}
+    return ", ".join(f"{look.protocol} {percent(look)}{form}" for look, form in forms.items())
 
 
 def _file(one: SetFrontier) -> str:
     return f"{PAPER}-{one.name}.svg"
-
-
-def _head(names: Sequence[str]) -> list[str]:
-    return [_row(names), _row(["---"] * len(names))]
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from colonnade_lab.pages.markdown import markdown
 from colonnade_lab.papers.intervals import Outcome, Seeds, interval, paired, ratios
 from colonnade_lab.papers.measures import possible, unit, value
-from colonnade_lab.papers.paper_comparison import CellStanding, ClaimStanding, Find, TableStanding, without_mean
+from colonnade_lab.papers.paper_comparison import (
+    CellStanding,
+    ClaimStanding,
+    Find,
+    TableStanding,
+    difference_unit,
+    without_mean,
+)
 from colonnade_lab.papers.papers import FindingSentence, Paper, Placeholder, fill, placeholders
 
 Kind = Literal["held", "failed", "new"]
@@ -81,17 +89,14 @@ def _named(label: str, table: TableStanding) -> ClaimStanding | CellStanding:
     return claim or next(one for one in table.cells if one.label == label)
 
 
-_SECTIONS: Mapping[Kind, str] = {"held": "What held", "failed": "What did not hold", "new": "What is new"}
-_FILED: Mapping[Kind, str] = {"held": "Said to hold", "failed": "Said not to hold", "new": "Said to be new"}
+_TITLES: Mapping[Kind, tuple[str, str]] = {
+    "held": ("What held", "Said to hold"),
+    "failed": ("What did not hold", "Said not to hold"),
+    "new": ("What is new", "Said to be new"),
+}
+"""The heading of a kind of sentence, and what stands behind one that is filed as open."""
+
 _ANY = (-math.inf, math.inf)
-_SETTINGS = (
-    "Numbers that differ from the paper's where our setting is not the paper's. They say nothing of the paper; runs "
-    "in its setting are still to be made."
-)
-_OPEN = (
-    "Sentences of the lists that the seeds do not decide yet, or that the results contradict. A claim with fewer than "
-    "two seeds is open."
-)
 
 
 @dataclass(frozen=True)
@@ -116,8 +121,7 @@ class Texts:
         seeds = [self._seeds(run, measure) for run, measure in place.values]
         measure = place.values[0][1]
         if place.sign == "-":
-            sign = unit(measure)
-            return _words(paired(*seeds), "points" if sign == "%" else sign, measure, _ANY)
+            return _words(paired(*seeds), difference_unit(measure), measure, _ANY)
         if place.sign == "/":
             return _words(ratios(*seeds), "times", measure, (0.0, math.inf))
         return _words(tuple(seeds[0].values()), unit(measure), measure, possible(measure))
@@ -132,51 +136,35 @@ class Texts:
         return {seed: value(record, measure) for seed, record in records.items() if record is not None}
 
 
-def findings(papers: Mapping[str, Texts]) -> Iterator[str]:
-    """Yields lines of the sections, one per kind, with a link to the paper's page before each sentence.
+def findings(papers: Mapping[str, Texts]) -> str:
+    """The sections, one per kind, with a link to the paper's page before each sentence.
 
     Sentences that the results do not decide, or contradict, have their own section, which also counts those that wait
     for runs.
     """
+    sections: dict[str, list[str]] = {}
     undecided: list[str] = []
+    settings: list[str] = []
     waiting = 0
-    for kind, title in _SECTIONS.items():
-        lines: list[str] = []
+    for kind, (title, filed) in _TITLES.items():
+        lines = sections.setdefault(title, [])
         for name, texts in papers.items():
             for sentence in getattr(texts.paper.finding, kind):
                 found = support(sentence, kind, texts.standings)
-                line = f"- [{texts.paper.called}]({name}.md): {texts.filled(sentence.text)}"
                 if found.waiting or not texts.complete(sentence.text):
                     waiting += 1
                 elif found.stands:
-                    lines.append(line)
+                    lines.append(_line(name, texts, sentence))
                 else:
-                    undecided.append(f"{line} *{_FILED[kind]}; {found.words}.*")
-        if lines:
-            yield from (f"## {title}", "", *lines, "")
-    yield from _settings(papers)
-    if undecided or waiting:
-        yield from ("## What is open", "", *_open(undecided, waiting), "")
+                    undecided.append(f"{_line(name, texts, sentence)} *{filed}; {found.words}.*")
+    for name, texts in papers.items():
+        wanted = texts.paper.finding.setting
+        settings += [_line(name, texts, sentence) for sentence in wanted if texts.complete(sentence.text)]
+    return markdown("findings.jinja", sections=sections, settings=settings, undecided=undecided, waiting=waiting)
 
 
-def _settings(papers: Mapping[str, Texts]) -> Iterator[str]:
-    lines = [
-        f"- [{texts.paper.called}]({name}.md): {texts.filled(sentence.text)}"
-        for name, texts in papers.items()
-        for sentence in texts.paper.finding.setting
-        if texts.complete(sentence.text)
-    ]
-    if lines:
-        yield from ("## What our settings decide", "", _SETTINGS, "", *lines, "")
-
-
-def _open(undecided: Sequence[str], waiting: int) -> Iterator[str]:
-    if undecided:
-        yield from (_OPEN, "", *undecided)
-    if undecided and waiting:
-        yield ""
-    if waiting:
-        yield f"{waiting} {'sentence waits' if waiting == 1 else 'sentences wait'} for runs."
+def _line(name: str, texts: Texts, sentence: FindingSentence) -> str:
+    return f"- [{texts.paper.called}]({name}.md): {texts.filled(sentence.text)}"
 
 
 def _words(values: Sequence[float], sign: str, measure: str, ends: tuple[float, float]) -> str:

@@ -31,12 +31,11 @@ Say = Callable[[float], str]
 
 @dataclass(frozen=True)
 class DrawnLine:
-    """A curve with its name; `stroke` is a colour, `dash` strokes and gaps in pixels, "" for a solid line."""
+    """A curve with its name and colour."""
 
     name: str
     points: Sequence[tuple[float, float]]
     stroke: str
-    dash: str = ""
 
 
 _TEN = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")
@@ -111,8 +110,7 @@ def lines(
         axes = figure.subplots()
         for curve in drawn:
             x, y = zip(*curve.points, strict=True)
-            dash = (0, tuple(map(float, curve.dash.split()))) if curve.dash else "-"
-            axes.plot(x, y, color=curve.stroke, linestyle=dash, marker="" if len(x) > 1 else "o", label=curve.name)
+            axes.plot(x, y, color=curve.stroke, marker="" if len(x) > 1 else "o", label=curve.name)
         axes.set_ylim(span)
         axes.grid(axis="y")
         axes.set_xlabel(foot)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -50,6 +51,14 @@ class Pair:
         if self.above.column == self.below.column:
             return f"{self.above.row} above {self.below.row}, {self.above.column}".rstrip(", ")
         return f"{self.above.column} above {self.below.column}, {self.above.row}".rstrip(", ")
+
+    @property
+    def paper_words(self) -> str:
+        return f"+{self.above.paper - self.below.paper:.{max(self.above.digits, self.below.digits)}f}"
+
+    @property
+    def lead_words(self) -> str:
+        return difference_words(self.leads, self.above.measure)
 
 
 def pairs(table: PaperTable, ours: Sequence[Seeds]) -> tuple[Pair, ...]:
@@ -141,6 +150,10 @@ class CellStanding:
         return self.cell.label
 
     @property
+    def unit(self) -> str:
+        return unit(self.cell.measure)
+
+    @property
     def spoken(self) -> str:
         return f"{self.label}: the paper {self.paper_words}, ours {self.words}"
 
@@ -189,8 +202,7 @@ class ClaimStanding:
         if self.outcome is None:
             return ""
         lead = min(self.leads.values(), key=lambda found: mean(found) if found else math.inf)
-        sign = unit(next(iter(self.claim.measures.values())))
-        return difference_words(lead, "points" if sign == "%" else sign)
+        return difference_words(lead, next(iter(self.claim.measures.values())))
 
     @property
     def seeds(self) -> str:
@@ -198,6 +210,17 @@ class ClaimStanding:
         counts = [len(found) for found in self.ours.values()]
         least, most = min(counts), max(counts)
         return f"{least}" if least == most else f"{least} to {most}"
+
+    @property
+    def text(self) -> str:
+        """The claim, with the required lead unless its text has the number, and marked if it is ours."""
+        own = {"ours": "beyond the paper: ", "setting": "our setting decides: "}.get(self.claim.of, "")
+        number = f"{self.claim.by:g}"
+        if not self.claim.by or number in self.claim.text.split():
+            return f"{own}{self.claim.text}"
+        sign = difference_unit(next(iter(self.claim.measures.values())))
+        lead = "1 point" if (number, sign) == ("1", "points") else f"{number} {sign}".strip()
+        return f"{own}{self.claim.text} (by {lead})"
 
     def said(self, run: str) -> str:
         measure = self.claim.measures[run]
@@ -217,11 +240,17 @@ class TableStanding:
         return pairs(self.table, [one.ours for one in self.cells])
 
     @property
-    def short(self) -> bool:
-        """True if a result falls short, or a claim fails; an undecided one needs more seeds, not an explanation."""
-        worse = any(one.verdict in {"worse", "differs"} for one in self.cells)
+    def heading(self) -> str:
+        """`table3` as Table 3, `figures3to5` as Figures 3 to 5."""
+        return " ".join(re.findall(r"[0-9]+|[^0-9]+", self.name)).capitalize()
+
+    @property
+    def note(self) -> str:
+        """The table's note, or that shortfalls are unexplained; what is undecided needs seeds, not an explanation."""
         found = {pair.outcome for pair in self.pairs} | {claim.outcome for claim in self.claims}
-        return worse or bool({"reversed", "not reached"} & found)
+        worse = any(one.verdict in {"worse", "differs"} for one in self.cells)
+        short = worse or {"reversed", "not reached"} & found
+        return self.table.note or ("Of what is short here no reason was found yet." if short else "")
 
 
 def stand(paper: Paper, find: Find, seeds: int) -> list[TableStanding]:
@@ -276,12 +305,16 @@ def without_mean(ours: Sequence[float], measure: str) -> str:
     return said if lost == len(ours) else f"{said} in {lost} of {len(ours)}"
 
 
-def difference_words(leads: Sequence[float], sign: str) -> str:
+def difference_words(leads: Sequence[float], measure: str) -> str:
     """Paired differences in readable form, `+0.31 (0.12 to 0.50) points`; "" if there is no mean."""
     if not leads or not math.isfinite(mean(leads)):
         return ""
     found = interval(leads)
-    return f"{'+' if found.mean > 0 else ''}{found.words(2)} {sign}".strip()
+    return f"{'+' if found.mean > 0 else ''}{found.words(2)} {difference_unit(measure)}".strip()
+
+
+def difference_unit(measure: str) -> str:
+    return "points" if unit(measure) == "%" else unit(measure)
 
 
 def with_all(tables: Sequence[TableStanding], seeds: int) -> int:

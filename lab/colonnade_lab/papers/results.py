@@ -101,10 +101,9 @@ class Results:
         kept = self._found(job)
         return "" if kept is None else kept.made_by
 
-    def seeds(self, paper: str, *, wire: bool = False) -> int:
+    def seeds(self, paper: str) -> int:
         """One more than the highest stored seed of a paper's list; 0 if there is none."""
-        keys = (key.removesuffix("/wire") for key in self._kept if key.endswith("/wire") == wire)
-        found = [key.rpartition("/")[2] for key in keys if key.startswith(f"{paper}/")]
+        found = [key.rpartition("/")[2] for key in self._kept if key.startswith(f"{paper}/")]
         return max((int(seed) + 1 for seed in found if seed.isdecimal()), default=0)
 
     def keep(self, job: Job, record: RunRecord) -> None:
@@ -138,7 +137,7 @@ def _said(wrong: Exception) -> str:
 
 
 def _key(job: Job) -> str:
-    return f"{job.paper}/{job.name}/{job.seed}" + ("/wire" if job.wire else "")
+    return f"{job.paper}/{job.name}/{job.seed}"
 
 
 def announce(wanted: list[Job], todo: list[Job], seeds: int, processes: int) -> None:
@@ -183,10 +182,10 @@ def refuse_failed(failed: list[str]) -> None:
         raise InputError(f"{len(failed)} runs have failed: {', '.join(failed[:5])}{rest}", hint=hint)
 
 
-def jobs(papers: Iterable[tuple[str, Paper]], seeds: int, *, wire: bool) -> list[Job]:
+def jobs(papers: Iterable[tuple[str, Paper]], seeds: int) -> list[Job]:
     """Every run with every seed: the first seed of all, shortest run first, then the second."""
     found = [
-        Job(name, run, paper.runs[run], seed, wire)
+        Job(name, run, paper.runs[run], seed)
         for name, paper in papers
         for run in dict.fromkeys(run for table in paper.tables.values() for run in table.runs)
         for seed in range(seeds)

@@ -1,4 +1,4 @@
-"""Performs one run of a paper's list: on the virtual clock in a separate process, or as processes over the wire."""
+"""Performs one run of a paper's list on the virtual clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import re
 import statistics
 import struct
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -24,12 +23,8 @@ from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.data.formats.idx import IdxImages, holds, read_labels
 from colonnade.common.data.known_sets.catalogue import cache, find
 from colonnade.common.data.split import part_of
-from colonnade.common.errors import EnvironmentFault
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import load
-from colonnade.common.run.json_text import read_lines
-from colonnade.common.run.python_child import child_environment, python_module
-from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.version import VERSION
 from colonnade.server.training.fusion.heads import linear_heads
 from colonnade.simulation.federation import Outcome, Simulation
@@ -43,13 +38,12 @@ _THEOREM = ("zeta", "variance", "epsilon")
 
 @dataclass(frozen=True)
 class Job:
-    """A run with a seed; `wire` runs it as processes, rather than on the virtual clock."""
+    """A run with a seed."""
 
     paper: str
     name: str
     run: PaperRun
     seed: int
-    wire: bool = False
 
     @property
     def sets(self) -> tuple[str, ...]:
@@ -70,7 +64,7 @@ class Job:
 def perform(job: Job) -> RunRecord:
     _prepare(job)
     begun = time.perf_counter()
-    record = _over_the_wire(job) if job.wire else simulate(job)
+    record = simulate(job)
     return record.model_copy(update={"wall": round(time.perf_counter() - begun, 1)})
 
 
@@ -82,28 +76,22 @@ def _prepare(job: Job) -> None:
 
 @dataclass
 class Course:
-    """Measures collected during a run.
-
-    Bytes are those of training messages where links count by kind. Over the wire, events report all bytes, including
-    evaluations.
-    """
+    """Measures collected during a run. Bytes are those of training messages."""
 
     points: list[Point] = field(default_factory=list)
-    _cohort: Cohort | None = None
+    _links: Mapping[str, Any] = field(default_factory=dict)
     _epoch: float = 0.0
     _begun: float = 0.0
-    _told: tuple[int, int] = (0, 0)
     _right: list[tuple[float, float]] = field(default_factory=list)
 
     def watch(self, cohort: Cohort) -> None:
-        self._cohort = cohort
+        self._links = cohort
 
     def __call__(self, event: Event) -> None:
         if event["kind"] == "begin":
             self._begun = float(event["time"])
         if event["kind"] == "round":
             self._epoch = float(event.get("epoch", self._epoch))
-            self._told = event["bytes_up"], event["bytes_down"]
             if (right := event.get("right")) is not None:
                 self._right.append((self._epoch, float(right)))
         if event["kind"] != "evaluation" or event.get("test_accuracy") is None:
@@ -121,9 +109,7 @@ class Course:
 
     @property
     def bytes(self) -> tuple[int, int]:
-        if self._cohort is None:
-            return self._told
-        links = self._cohort.values()
+        links = self._links.values()
         up, down = ([link.traffic.received for link in links], [link.traffic.sent for link in links])
         return _training(up), _training(down)
 
@@ -154,24 +140,6 @@ def _head_norms(outcome: Outcome) -> dict[str, float]:
     growths = [round(norm / first, 6) for norm, first in zip(norms, firsts, strict=True)]
     found = {"norm": norms, "growth": growths}
     return {f"head_{kind}_{name}": one for kind, each in found.items() for name, one in zip(names, each, strict=True)}
-
-
-def _over_the_wire(job: Job) -> RunRecord:
-    with tempfile.TemporaryDirectory() as scratch:
-        out = Path(scratch) / "run"
-        argv = python_module("colonnade", "up", str(job.run.path), "--out", str(out))
-        sets = (*job.sets, "federation.public_start=true")  # as in one process; the data are public
-        argv += [word for each in sets for word in ("--set", each)]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=child_environment())  # noqa: S603  # our own command line
-        if done.returncode:
-            said = (done.stderr or done.stdout).strip().splitlines()
-            raise EnvironmentFault(f"{job.name} with seed {job.seed} has failed: {said[-1] if said else 'no word'}")
-        found = RunFolder(out).read_summary() or {}
-        events = list(read_lines(RunFolder(out).events))
-    course = Course()
-    for event in events:
-        course(event)
-    return run_record(found, course)
 
 
 def run_record(found: dict[str, Any], course: Course) -> RunRecord:

@@ -13,7 +13,8 @@ from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.file import load
 from colonnade.launcher.demo import EXPERIMENTS
 from colonnade.simulation.federation import Simulation
-from colonnade_lab.commands.frontier import FrontierOptions, refuse_mixed, show_frontier
+from colonnade_lab.commands import commands
+from colonnade_lab.commands.frontier import FrontierOptions, show_frontier
 from colonnade_lab.frontier.plan import DELAYS, FILE, PAPER, chosen_sets, clocks, delayed, probe, read_frontier
 from colonnade_lab.frontier.standing import AXES, FrontierPoint, frontier, looks, set_frontier, within
 from colonnade_lab.papers.measures import Point, RunRecord
@@ -208,10 +209,9 @@ def test_an_unknown_set_is_refused() -> None:
         chosen_sets(read_frontier(), "minst")
 
 
-def test_options_of_the_papers_are_refused() -> None:
-    with pytest.raises(InputError, match="--wire with --frontier"):
-        refuse_mixed(quick=False, wire=True)
-    refuse_mixed(quick=False, wire=False)
+def test_a_quick_look_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--quick with --frontier"):
+        commands.reproduce("mfeat", quick=True, frontier=True, out=tmp_path)
 
 
 def keep(folder: Path, names: tuple[str, ...], seeds: int = 1, apart: float = 0.1) -> None:

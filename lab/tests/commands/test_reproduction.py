@@ -16,13 +16,11 @@ from colonnade_lab.commands.reproduce import ReproductionOptions, reproduce
 from colonnade_lab.pages import pictures
 from colonnade_lab.pages.counts import count
 from colonnade_lab.pages.pages import PaperPages
-from colonnade_lab.papers import running
 from colonnade_lab.papers.measures import Point, RunRecord, lower_is_better, value
 from colonnade_lab.papers.paper_comparison import CellStanding, ClaimStanding, stand
 from colonnade_lab.papers.papers import Cell, Claim, Paper, PaperRun, PaperTable, chosen, read_paper
 from colonnade_lab.papers.results import Results, about, jobs, missing, outcome_of, run_all
 from colonnade_lab.papers.running import Job, perform
-from tests.support import warm
 
 pytestmark = pytest.mark.slow
 
@@ -49,8 +47,8 @@ def seeds(*values: float) -> dict[int, float]:
     return dict(enumerate(values))
 
 
-def job(seed: int = 0, run: PaperRun = QUICK, **more: object) -> Job:
-    return Job("paper", "run", run, seed, **more)  # type: ignore[arg-type]
+def job(seed: int = 0, run: PaperRun = QUICK) -> Job:
+    return Job("paper", "run", run, seed)
 
 
 class TestMeasures:
@@ -141,7 +139,7 @@ class TestStanding:
             tables={"t": PaperTable(title="", cells=(Cell(row="", column="", paper=1, run="one"),))},
         )
         found = count(stand(paper, lambda _run, _seed: None, 3))
-        assert (found.listed, found.others.waiting) == (1, 1)
+        assert (found.proposals.listed, found.others) == (0, {None: 1})
 
     @pytest.mark.parametrize(
         ("first", "said"), [(1.0, "holds"), (2.0, "open"), (3.0, "reversed"), (math.inf, "reversed")]
@@ -232,13 +230,6 @@ class TestRuns:
         assert record.points[-1].accuracy == record.metrics["test_accuracy"]
         assert 0 < record.bytes_up < outcome.payload[0]  # an outcome counts evaluations too
 
-    def test_the_wire_gives_the_same_numbers(self) -> None:
-        with warm.replace(running):
-            virtual, wire = perform(job()), perform(job(wire=True))
-        assert wire.metrics["test_accuracy"] == virtual.metrics["test_accuracy"]
-        assert wire.rounds == virtual.rounds
-        assert wire.bytes_up > virtual.bytes_up  # events count evaluations, and what the wire adds
-
     def test_a_failed_run_reports_its_reason_and_the_others_go_on(self) -> None:
         wrong = PaperRun(file="demo.yaml", set=("federation.epochs=1", "every_party.optimiser.lr=1e30"), minutes=0.1)
         outcomes = dict(run_all([job(run=wrong), job(seed=1)], 2))
@@ -259,7 +250,7 @@ class TestRuns:
             "runs": {"long": QUICK.model_copy(update={"minutes": 9.0}), "short": QUICK},
             "tables": {"t": {"title": "", "claims": [{"text": "", "more": {"long": "accuracy", "short": "accuracy"}}]}},
         })  # fmt: skip
-        order = [(each.seed, each.name) for each in jobs([("p", paper)], 2, wire=False)]
+        order = [(each.seed, each.name) for each in jobs([("p", paper)], 2)]
         assert order == [(0, "short"), (0, "long"), (1, "short"), (1, "long")]
 
     @pytest.mark.parametrize(
@@ -316,7 +307,7 @@ class TestPages:
         reproduce(asked)
         assert "(about 1 minute to run)" in " ".join(capsys.readouterr().out.split())  # titles go over lines
         results = Results(tmp_path)
-        for each in jobs([(asked.label("afe"), paper)], 1, wire=False):
+        for each in jobs([(asked.label("afe"), paper)], 1):
             results.keep(each, RECORD)
         reproduce(asked)
         assert "to run)" not in " ".join(capsys.readouterr().out.split())
@@ -384,11 +375,6 @@ class TestPages:
         PaperPages({"p": paper}, {"p": stand(paper, find, 3)}, 3, find={"p": find}).write(tmp_path)
         for page in ("index.md", "p.md"):
             assert "The 2 stored runs took 4.5 hours of one core." in (tmp_path / page).read_text()
-
-    def test_a_page_of_processes_defines_its_bytes(self, tmp_path: Path) -> None:
-        paper = Paper(cite="", runs={}, tables={})
-        PaperPages({"p": paper}, {"p": []}, 1, wire=True).write(tmp_path)
-        assert "bytes count evaluations" in (tmp_path / "index.md").read_text()
 
 
 def _page(folder: Path, table: PaperTable, name: str = "table1", seeds: int = 2) -> str:

@@ -44,7 +44,7 @@ def summary(listed: Paper, one: tuple[float, ...], two: tuple[float, ...]) -> st
     def find(run: str, seed: int) -> RunRecord | None:
         return kept.get((run, seed))
 
-    return "\n".join(findings({"p": Texts(listed, stand(listed, find, 3), find, 3)}))
+    return findings({"p": Texts(listed, stand(listed, find, 3), find, 3)})
 
 
 @pytest.mark.parametrize(

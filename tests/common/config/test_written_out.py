@@ -33,7 +33,7 @@ CONSTANTS = {
 def runs() -> Iterator[tuple[Path, tuple[str, ...]]]:
     papers = [pair for quick in (False, True) for pair in chosen("", quick=quick)]
     plan = read_plan()
-    for job in (*jobs(papers, 1, wire=False), *compared(plan, tuple(plan.protocols), 1)):
+    for job in (*jobs(papers, 1), *compared(plan, tuple(plan.protocols), 1)):
         yield job.run.path, job.sets
 
 
