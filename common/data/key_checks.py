@@ -47,12 +47,17 @@ def _ascend(keys: Sequence[str]) -> bool:
 
 def _repeat(keys: Sequence[str]) -> bool:
     """True if one is there twice. Hashes are compared, 8 bytes a key, and keys where two hashes are equal."""
-    hashes = np.fromiter(map(hash, keys), np.int64, len(keys))
-    ordered = np.sort(hashes)
-    if not len(twice := ordered[1:][ordered[1:] == ordered[:-1]]):
-        return False
-    doubtful = np.flatnonzero(np.isin(hashes, twice)).tolist()
-    return len({keys[row] for row in doubtful}) < len(doubtful)
+    ordered = np.fromiter(map(hash, keys), np.int64, len(keys))
+    ordered.sort()
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]
+    for start in range(0, len(twice), _BLOCK):
+        doubtful, found = set(twice[start : start + _BLOCK].tolist()), set[str]()
+        for key in keys:
+            if hash(key) in doubtful:
+                if key in found:
+                    return True
+                found.add(key)
+    return False
 
 
 _SHORTENED = r"^[+-]?\d+([.,]\d+)?[eE]\+?\d+$"

@@ -26,6 +26,7 @@ from colonnade.common.data.key_checks import key_doubts, refuse_fractions, refus
 from colonnade.common.data.keys import KeyColumn
 from colonnade.common.data.on_disk import DiskMatrix
 from colonnade.common.errors import DataError, nearest
+from colonnade.common.run.device import release_free_memory
 
 _NO_LABEL = "fill it in, leave the row out, or where rows are aligned say `missing: drop` of the labels"
 
@@ -359,8 +360,8 @@ class _KeyReading:
             return None, ()
         columns = list[KeyColumn]()
         for one in self._columns:
-            columns.append(KeyColumn(pa.concat_arrays([text.cast(pa.large_string()) for text in one])))
-            one.clear()
+            columns.append(_one_column(one))
+        release_free_memory()
         joined = joined_keys(columns)
         if not self._repeats:
             refuse_repeated(joined, f"{self._table}, {_named(self.names)}", self._table.place)
@@ -368,6 +369,22 @@ class _KeyReading:
             refuse_fractions(column, f"{self._table}, {_named([name])}")
         doubts = (doubt for name, column in zip(self.names, columns, strict=True) for doubt in key_doubts(column, name))
         return joined, tuple(doubts)
+
+
+def _one_column(chunks: list[pa.Array]) -> KeyColumn:
+    """All chunks of text, each of which leaves the list when it is copied: two copies of all keys would be the most
+    memory that a table takes.
+    """
+    ends = np.zeros(sum(map(len, chunks)) + 1, np.int64)
+    text = np.empty(sum(pc.sum(pc.binary_length(chunk)).as_py() or 0 for chunk in chunks), np.uint8)
+    chunks.reverse()
+    row = end = 0
+    while chunks:
+        part, words = KeyColumn(chunks.pop()).parts
+        ends[row + 1 : row + len(part)] = part[1:] + end
+        text[end : end + len(words)] = words
+        row, end = row + len(part) - 1, end + len(words)
+    return KeyColumn.of_parts(ends, text)
 
 
 def joined_keys(columns: Sequence[KeyColumn]) -> KeyColumn:

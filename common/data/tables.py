@@ -276,7 +276,7 @@ def _classes(config: sections.TableLabelsConfig, table: Table, label: str) -> La
     found, keys = read_words(table, label, config.key, gaps=config.missing == "drop", repeats=repeats)
     codes = torch.from_numpy(found.codes)
     known = codes >= 0
-    _refuse_none(table, int(known.sum()))
+    _refuse_none(table, int(known.count_nonzero()))
     rows, doubtful = _labelled(config, table, keys, known)
     values, classes = classify_coded(_of(codes, rows), found.words, f"{table}, column {label!r}")
     doubtful = (*found.doubts, *doubtful)
@@ -299,7 +299,7 @@ def _numbers(config: sections.TableLabelsConfig, table: Table, names: tuple[str,
     except DataError as wrong:
         raise DataError(str(wrong), hint=hint_of_numbers(wrong.hint)) from wrong
     known = ~found.values.isnan().any(dim=1)
-    _refuse_none(table, int(known.sum()))
+    _refuse_none(table, int(known.count_nonzero()))
     rows, doubtful = _labelled(config, table, found.ids, known)
     weights = _weights(config, table, known, rows)
     labels = LabelColumn(_of(found.values, rows), (), 0, _those(found.ids, rows), weights=weights)
@@ -308,7 +308,7 @@ def _numbers(config: sections.TableLabelsConfig, table: Table, names: tuple[str,
 
 def _counted(labels: LabelColumn, known: Tensor, doubts: tuple[Doubt, ...]) -> LabelColumn:
     """With the numbers of rows that are left out."""
-    labelled = int(known.sum())
+    labelled = int(known.count_nonzero())
     return replace(labels, dropped=len(known) - labelled, repeated=labelled - len(labels.values), doubts=doubts)
 
 
