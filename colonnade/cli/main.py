@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from colonnade.cli.commands import LazyCommands
+from colonnade.cli.commands import COMMANDS, LazyCommands
 from colonnade.common.errors import InputError
 from colonnade.common.observability.telemetry import VARIABLE, write_to_stderr
 from colonnade.common.run.files import keep_private
@@ -82,6 +82,9 @@ def _run(words: Sequence[str]) -> NoReturn:
             console.print(said, soft_wrap=True)
             raise SystemExit(InputError.exit_code) from None
         where, usage = "colonnade", "`colonnade --help` lists the commands"
+        if context is None and (command := next((word for word in words if word in COMMANDS), "")):
+            where = f"colonnade {command}"  # an option at the end, without its word
+            usage = f"`{where} --help` explains it"
         if context is not None:
             where = context.command_path
             usage = f"{' '.join(context.get_usage().split())}; `{where} --help` explains it"

@@ -57,7 +57,7 @@ class Ended:
     """End of a run.
 
     Args:
-        folder: the run's; empty if the run never began.
+        folder: the run's; it is gone if the run never began.
         failure: of the member that caused it; None if there was none.
         others: members that failed afterwards, with their last words.
         begun: True if there is something to resume.
@@ -365,7 +365,10 @@ class Restarts:
 def launch(
     processes: Processes, given: GivenConfig, out: Path | None = None, options: LaunchOptions | None = None
 ) -> Ended:
-    """Runs a federation to its end. `out` is the run's folder; None chooses one under runs/."""
+    """Runs a federation to its end. `out` is the run's folder; None chooses one under runs/.
+
+    A run that was started returns, whatever ends it. Raises only what refuses its start.
+    """
     config = given.check()
     given.refuse_own(out)
     with _prepared(processes, config, given.base, options or LaunchOptions(), out=out, given=given) as run:

@@ -41,9 +41,9 @@ _PREFIX = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
 def seconds(text: str) -> float:
-    """'0.5s', '20ms', '2min' or '1h' in seconds. Raises ConfigError."""
+    """'0.5s', '20ms', '2min' or '1h' in seconds. Raises ValueError."""
     if (found := _TIME.fullmatch(text.strip())) is None:
-        raise ConfigError(f"{text!r} is no time", hint="write 0.5s, 20ms, 2min or 1h")
+        raise ValueError(f"{text!r} is no time: write 0.5s, 20ms, 2min or 1h")
     return float(found[1]) * _SECONDS[found[2]]
 
 
@@ -83,11 +83,14 @@ class Pattern:
             return cls("constant", (seconds(text),))
         name, inside = call[1], [part for part in (call[2] or "").split(",") if part.strip()]
         if name == "fedvs" and len(inside) <= 1:
-            return cls(name, (float(inside[0]) if inside else 1.0,))
+            scale = inside[0].strip() if inside else "1"
+            if not re.fullmatch(_NUMBER, scale):
+                raise ValueError(f"{text!r} is no delay: write fedvs, or fedvs(0.25) for a quarter of its times")
+            return cls(name, (float(scale),))
         values = tuple(seconds(part) for part in inside)
         if len(values) != {"exp": 1, "uniform": 2}.get(name) or (name == "uniform" and values[0] > values[1]):
-            raise ConfigError(
-                f"{text!r} is no delay", hint="write 0.5s, exp(MEAN), uniform(FROM, TO) or fedvs, with times like 0.5s"
+            raise ValueError(
+                f"{text!r} is no delay: write 0.5s, exp(MEAN), uniform(FROM, TO) or fedvs, with times like 0.5s"
             )
         return cls(name, values)
 
@@ -131,12 +134,12 @@ def _patterns(value: Any) -> Any:
 
 
 def bits_per_second(text: str) -> float:
-    """'300Mbit/s' as a number; '' is no limit. Raises ConfigError."""
+    """'300Mbit/s' as a number; '' is no limit. Raises ValueError."""
     return _a_second(text, _BANDWIDTH, "bandwidth", "write 300Mbit/s, 10kbit/s or 1Gbit/s")
 
 
 def operations_per_second(text: str) -> float:
-    """'1Gop/s' as a number; '' is no limit. Raises ConfigError."""
+    """'1Gop/s' as a number; '' is no limit. Raises ValueError."""
     return _a_second(text, _RATE, "rate of computing", "write 1Gop/s, 500Mop/s or 2.5Top/s")
 
 
@@ -145,7 +148,7 @@ def _a_second(text: str, form: re.Pattern[str], what: str, hint: str) -> float:
         return math.inf
     found = form.fullmatch(text.strip())
     if found is None or not float(found[1]):
-        raise ConfigError(f"{text!r} is no {what}", hint=hint)
+        raise ValueError(f"{text!r} is no {what}: {hint}")
     return float(found[1]) * _PREFIX[found[2]]
 
 
@@ -160,17 +163,17 @@ def _bandwidth(text: str) -> str:
 
 
 def parse_pause(text: str) -> Pause:
-    """'10s@20': ten seconds when round 20 opens. Raises ConfigError."""
+    """'10s@20': ten seconds when round 20 opens. Raises ValueError."""
     if (found := _PAUSE.fullmatch(text.strip())) is None:
-        raise ConfigError(f"{text!r} is no pause", hint="write 10s@20 for ten seconds when round 20 opens")
+        raise ValueError(f"{text!r} is no pause: write 10s@20 for ten seconds when round 20 opens")
     return Pause(seconds(found[1]), int(found[2]))
 
 
 def parse_partition(text: str) -> tuple[float, float]:
-    """'5s-9s' as begin and end in seconds. Raises ConfigError."""
+    """'5s-9s' as begin and end in seconds. Raises ValueError."""
     found = _PARTITION.fullmatch(text.strip())
     if found is None or seconds(found[1]) >= seconds(found[2]):
-        raise ConfigError(f"{text!r} is no partition", hint="write 5s-9s for the seconds of a session that it lasts")
+        raise ValueError(f"{text!r} is no partition: write 5s-9s for the seconds of a session that it lasts")
     return seconds(found[1]), seconds(found[2])
 
 

@@ -146,7 +146,7 @@ class Quorum:
 
     Args:
         need: number of responses that the round requires; None means all.
-        grace: seconds to wait for the others once `need` responses have arrived.
+        grace: seconds to wait for the others, from the arrival of the `need`-th response.
         limit: seconds after which, without `need` responses, the silent parties are given up.
     """
 
@@ -156,13 +156,13 @@ class Quorum:
 
 
 class QuorumConfig(Section):
-    """Quorum of a round: `wait`, `deadline`, `fastest` or `threshold`."""
+    """Quorum of a round: `need` and `grace`, or in short `wait`, `deadline`, `fastest` or `threshold`."""
 
     need: int | Literal["all"] = Field(default="all", description="responses that a round requires: a number, or all")
     grace: float = Field(
         default=0.0,
         ge=0,
-        description="seconds for the others, unless they are lost, once `need` responses have arrived",
+        description="seconds for the others, unless they are lost, from the arrival of response number `need`",
     )
 
     @model_validator(mode="before")
@@ -179,6 +179,9 @@ class QuorumConfig(Section):
                 return {"need": 0, "grace": seconds}
             case {"fastest": need, **others} | {"threshold": need, **others} if not others:
                 return {"need": need}
+            case {"deadline": _} | {"fastest": _} | {"threshold": _}:
+                hint = "for a number of responses, and then a while for the others, write {need: K, grace: SECONDS}"
+                raise ConfigError("federation.quorum: deadline, fastest and threshold stand alone", hint=hint)
             case _:
                 return value
 

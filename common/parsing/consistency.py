@@ -170,13 +170,9 @@ def _check_keys(config: Config) -> None:
 
 
 def _check_parties(config: Config) -> None:
-    """Rejects sections of parties outside the roster, and chaos for unknown messages."""
+    """Rejects chaos for unknown messages, and unsuited workers."""
     federation, kinds = config.federation, CONTRACTS[config.federation.protocol.name].kinds
     for name, party in config.parties.items():
-        if name not in federation.parties:
-            near = nearest(name, federation.parties)
-            hint = f"there are {', '.join(federation.names)}"
-            raise ConfigError(f"parties.{name}: not in the roster federation.parties{near}", hint=hint)
         for kind in party.chaos.kinds() - set(kinds):
             raise ConfigError(
                 f"parties.{name}.chaos: {federation.protocol.name} has no message {kind!r}{nearest(kind, kinds)}",

@@ -11,7 +11,7 @@ import yaml
 
 from colonnade.common.config.data.sources import DATA_MODELS, SOURCES, config_class
 from colonnade.common.config.federation import read_roster
-from colonnade.common.errors import ConfigError, shown
+from colonnade.common.errors import ConfigError, nearest, shown
 from colonnade.common.parsing.error_messages import TEMPLATE
 
 _DEEPEST, _MOST = 64, 1_000_000
@@ -235,19 +235,26 @@ def override(tree: dict[str, Any], setting: str) -> None:
 
 
 def share_template(tree: dict[str, Any]) -> dict[str, Any]:
-    """Merges `every_party` under the section of every party in the roster. Raises ConfigError."""
+    """Merges `every_party` under the section of every party in the roster. Raises ConfigError, also for a section of a
+    party that is not in it: an override with a misspelt name would else be a party without data.
+    """
+    federation, own = tree.get("federation"), tree.get("parties") or {}
+    read = isinstance(federation, dict) and "parties" in federation and isinstance(own, dict)
+    roster = read_roster(federation["parties"]) if read else {}
+    for name in own if roster else ():
+        if name not in roster:
+            names = [*map(str, roster)]
+            said = f"parties.{name}: not in the roster federation.parties{nearest(str(name), names)}"
+            raise ConfigError(said, hint=f"there are {', '.join(names)}")
     if TEMPLATE not in tree:
         return tree
     rest = {key: value for key, value in tree.items() if key != TEMPLATE}
     template = {} if tree[TEMPLATE] is None else tree[TEMPLATE]
     if not isinstance(template, dict):
         raise ConfigError(f"{TEMPLATE}{shown(template)}: expected keys and values")
-    federation = tree.get("federation")
-    own = tree.get("parties") or {}
-    if not isinstance(federation, dict) or "parties" not in federation or not isinstance(own, dict):
+    if not read:
         return rest  # refused later
-    names = {**read_roster(federation["parties"]), **own}
-    return {**rest, "parties": {name: _merge(template, own.get(name) or {}) for name in names}}
+    return {**rest, "parties": {name: _merge(template, own.get(name) or {}) for name in roster}}
 
 
 _CHOICES = ("name", "file", "source", "kind")  # discriminator keys of a section

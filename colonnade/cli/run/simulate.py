@@ -45,8 +45,5 @@ def simulate(
 
 def _more(outcome: Outcome) -> list[tuple[str, str]]:
     """What a simulation knows beside its summary."""
-    missing, late = sum(outcome.server.missing.values()), sum(outcome.late.values())
-    said = [("answers", f"{missing} missing, {late} late")] if missing or late else []
-    if outcome.captures:
-        said.append(("captured", megabytes(sum(capture.size for capture in outcome.captures.values()))))
-    return said
+    captured = sum(capture.size for capture in outcome.captures.values())
+    return [("captured", megabytes(captured))] if captured else []

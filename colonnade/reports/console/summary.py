@@ -184,6 +184,8 @@ def _rows_of(summary: Mapping[str, Any], part: str) -> int:
 
 def _further(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What follows where there is room: other metrics are on the report."""
+    if absent := missing_words(summary):
+        yield "missing", absent
     if rest := _rest(summary):
         yield ("also" if best_of_stopped(summary) is None else "last round"), ", ".join(rest)
     yield from own_models(summary["metrics"])
@@ -361,6 +363,18 @@ def label_words(labels: dict[str, Any]) -> str:
     if labels["epsilon"] is None:
         return "noised from the seed, which everyone knows: no guarantee"
     return f"noised once, epsilon {labels['epsilon']:.2f} at delta 0"
+
+
+def missing_words(summary: Mapping[str, Any]) -> str:
+    """Responses that rounds went on without, by party; "" if there were none. For many parties, the most."""
+    late = summary.get("late") or {}
+    found = {party: count for party, count in (summary.get("missing") or {}).items() if count}
+    said = {
+        party: f"{party} {counted(count, 'response')}, {late.get(party, 0)} came late" for party, count in found.items()
+    }
+    if len(said) <= _MANY:
+        return "; ".join(said.values())
+    return f"{sum(found.values())} responses of {len(said)} parties; most: {said[max(found, key=found.__getitem__)]}"
 
 
 def forest_words(forest: Mapping[str, Any]) -> str:

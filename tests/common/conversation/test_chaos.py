@@ -93,13 +93,13 @@ def test_times(text: str, value: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "5", "s", "-1s", "1 day", "1e3s", "1s2s", "nans"])
 def test_invalid_times(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no time"):
+    with pytest.raises(ValueError, match="is no time"):
         seconds(text)
 
 
 @pytest.mark.parametrize("text", ["exp", "exp(1s, 2s)", "uniform(1s)", "uniform(2s, 1s)", "normal(1s)", "exp(1)"])
 def test_invalid_patterns(text: str) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ValueError, match=r"is no (delay|time)"):
         Pattern.parse(text)
 
 
@@ -350,13 +350,13 @@ def test_a_pause_holds_everything_from_the_opening_of_its_round() -> None:
 
 @pytest.mark.parametrize("text", ["10s", "s@3", "10s@x", "10@3"])
 def test_invalid_pauses(text: str) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ValueError, match=r"is no (pause|time)"):
         parse_pause(text)
 
 
 @pytest.mark.parametrize("text", ["5s", "9s-5s", "5s-5s", "a-b"])
 def test_invalid_partitions(text: str) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ValueError, match=r"is no (partition|time)"):
         parse_partition(text)
 
 
@@ -375,10 +375,18 @@ def test_invalid_command_line_faults(text: str) -> None:
         read_chaos((text,))
 
 
+def test_a_fault_of_a_misspelt_party_names_it_and_the_roster() -> None:
+    with pytest.raises(ConfigError) as refused:
+        config({"name": "split"}, *read_chaos(("party9: delay=1s",)))
+    assert str(refused.value).startswith("parties.party9: not in the roster federation.parties")
+    assert "party1" in refused.value.hint
+
+
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ("delay=1 day", "'1 day' is no time"),
+        ("delay=1 day", "parties.party1.chaos.delay = '1 day': '1 day' is no time"),
+        ("jitter=fedvs(nan)", "parties.party1.chaos.jitter = 'fedvs(nan)': 'fedvs(nan)' is no delay"),
         ("delay.Embeding=1s", "split has no message 'Embeding' (did you mean 'Embedding'?)"),
         ("drop=1.5", "parties.party1.chaos.drop"),
         ("dely=1s", "parties.party1.chaos.dely: unknown key (did you mean 'delay'?)"),

@@ -14,7 +14,6 @@ from colonnade.common.aggregation.field import Field
 from colonnade.common.config.chaos import operations_per_second
 from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.conversation.parcels import Item, Open
-from colonnade.common.errors import ConfigError
 from colonnade.common.run.phases import evaluation
 from colonnade.simulation.computing import Benches
 from colonnade.simulation.federation import Outcome
@@ -164,9 +163,8 @@ def test_rates(text: str, rate: float) -> None:
 
 @pytest.mark.parametrize("text", ["0op/s", "1e9", "fast", "1Gflop/s", "-1Mop/s"])
 def test_a_rate_that_is_none(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no rate of computing") as refused:
+    with pytest.raises(ValueError, match="is no rate of computing: write 1Gop/s"):
         operations_per_second(text)
-    assert "1Gop/s" in refused.value.hint
 
 
 BOTH = ("server.chaos.computing={}Mop/s", "every_party.chaos.computing={}Mop/s")
