@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
@@ -135,9 +134,7 @@ def _session(parties: int) -> Figure:
 
 def _start(parties: int, folder: Path) -> Figure:
     def seconds(setting: Blinded) -> float:
-        file = folder / "start.yaml"
-        file.write_text(yaml.safe_dump(setting.tree(3)), encoding="utf-8")
-        return float(run(str(file)).summary["seconds_to_first_round"])
+        return float(run(setting.tree(3), base=folder).summary["seconds_to_first_round"])
 
     ours, floor = _in_turn(parties, seconds)
     return Figure(f"launch to first round among {parties}: longer with recovery", ours - floor, 0.5, "s")

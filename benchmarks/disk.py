@@ -14,21 +14,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import mean
 
 import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-import yaml
 from safetensors import safe_open
 
 from benchmarks.report import Figure, in_turn, median
-from benchmarks.runs import ROOT, started
+from benchmarks.runs import ROOT, finished, started
 from colonnade.common.config.run_options import BlockShuffle, Shuffle
 from colonnade.common.data.columns.row_store import RowStore
 from colonnade.common.data.columns.scale import Columns, Scaler
@@ -113,17 +111,13 @@ def tree(folder: Path, rows: int) -> dict[str, object]:
 
 def _trained(folder: Path, rows: int) -> tuple[dict[str, float], float]:
     """Megabytes of each member's process at most, and seconds to the first round."""
-    file = folder / "run.yaml"
-    file.write_text(yaml.safe_dump(tree(folder, rows)), encoding="utf-8")
     most = dict[int, int]()
-    with started(str(file), out=folder / "run") as (process, out):
+    with started(tree(folder, rows), out=folder / "run") as (process, out):
         while process.poll() is None:
             for member in psutil.Process(process.pid).children(recursive=True):
                 most[member.pid] = max(most.get(member.pid, 0), anonymous(member.pid))
             time.sleep(0.05)
-    if process.returncode:
-        raise SystemExit(f"the run ended with exit code {process.returncode}")
-    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+        summary = finished(process, out).summary
     _fork_server, server, bank, *_ = (size / 1e3 for _, size in sorted(most.items()))
     return {"server": server, "bank": bank}, float(summary["seconds_to_first_round"])
 
@@ -150,12 +144,15 @@ def _read(path: Path, rows: int) -> dict[str, object]:
     order[_places(path, rows)] = torch.arange(rows)  # training rows first
     batches = {name: Batches(train, BATCH, 0, shuffle) for name, shuffle in ORDERS.items()}
     for name, of in batches.items():
-        with _forgotten(path, key) as cold:
-            rounds = range(1, 1 + min(ROUNDS if name == "blocks" else 20, of.per_epoch))
-            spent = [_seconds(partial(cold.__getitem__, order[of.of(round)])) for round in rounds]
-            found[f"{name}, cold"] = 1e3 * sum(spent) / len(spent)
-    kept = Columns(_loaded(path, rows), Scaler.none())
-    array = kept.values.numpy()  # in the file's order
+        cold = RowStore(path, path.parent).opened(key, ())
+        assert cold is not None
+        _forget(path)
+        many = [order[of.of(round)] for round in range(1, 1 + min(ROUNDS if name == "blocks" else 20, of.per_epoch))]
+        each = iter(many)
+        spent = in_turn(lambda: cold[next(each)], repeats=len(many))[0]  # noqa: B023
+        found[f"{name}, cold"] = 1e3 * mean(spent)
+    loaded = np.fromfile(path, np.float32, rows * COLUMNS, offset=4096).reshape(rows, COLUMNS)  # in the file's order
+    kept = Columns(torch.from_numpy(loaded), Scaler.none())
     tower = backprop(torch.nn.Sequential(torch.nn.Linear(COLUMNS, 128), torch.nn.ReLU(), torch.nn.Linear(128, 64)))
     gradient = torch.randn(BATCH, 64) / BATCH
 
@@ -175,7 +172,7 @@ def _read(path: Path, rows: int) -> dict[str, object]:
                 *in_turn(
                     of_each(lambda at: stored[order[at]]),
                     of_each(lambda at: kept[at]),
-                    of_each(lambda at: np.take(array, at.numpy(), axis=0)),
+                    of_each(lambda at: np.take(loaded, at.numpy(), axis=0)),
                     repeats=_TURNS, warm=_WARM,
                 ),
                 *in_turn(
@@ -187,12 +184,6 @@ def _read(path: Path, rows: int) -> dict[str, object]:
     return found
 
 
-def _seconds(call: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    call()
-    return time.perf_counter() - begin
-
-
 def _places(path: Path, rows: int) -> torch.Tensor:
     """Where each row stands in the file."""
     with safe_open(path, "pt") as file:
@@ -201,19 +192,10 @@ def _places(path: Path, rows: int) -> torch.Tensor:
     return found.long()
 
 
-def _loaded(path: Path, rows: int) -> torch.Tensor:
-    """All rows, in the file's order."""
-    return torch.from_numpy(np.fromfile(path, np.float32, rows * COLUMNS, offset=4096).reshape(rows, COLUMNS))
-
-
-@contextmanager
-def _forgotten(path: Path, key: str) -> Iterator[Columns]:
-    """The rows, none of which is in the system's cache."""
-    found = RowStore(path, path.parent).opened(key, ())
-    assert found is not None
+def _forget(path: Path) -> None:
+    """Leaves no row in the system's cache."""
     with path.open("rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    yield found
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 from torch import nn
 
+from benchmarks.floors import joint_step, local_steps
 from benchmarks.report import Figure, in_turn, median
 from benchmarks.runs import run
 from colonnade.common.models import admm
@@ -43,8 +44,8 @@ def split() -> list[Figure]:
     floor = joint_round()
     training = run("split/mnist.yaml", "federation.epochs=4", _ONLY_TRAINING)
     floor = (floor + joint_round()) / 2
-    ours = median([event["seconds"] for event in training.rounds()[53:]])
-    return [Figure("split-learning round, 14 parties", 1e3 * ours, 1.5, "ms", 1e3 * floor, "the same in one process")]
+    ours = 1e3 * training.round_seconds(53)
+    return [Figure("split-learning round, 14 parties", ours, 1.5, "ms", 1e3 * floor, "the same in one process")]
 
 
 def bare_epoch() -> float:
@@ -68,30 +69,17 @@ def bottom() -> nn.Module:
 def _prepare() -> None:
     """Sets one thread a process, and triggers torch's lazy imports."""
     torch.set_num_threads(1)
-    model = bottom()
-    _steps(model, torch.optim.SGD(model.parameters(), lr=0.01), 256, 5)
+    _local_steps(1, [256])
 
 
-def _local_steps(parties: int) -> float:
+def _local_steps(parties: int, batches: list[int] = ROWS) -> float:
     models = [bottom() for _ in range(parties)]
-    optimisers = [torch.optim.SGD(m.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-3) for m in models]
-    begin = time.perf_counter()
-    for rows in ROWS:
-        for model, optimiser in zip(models, optimisers, strict=True):
-            _steps(model, optimiser, rows, TAU)
-    return time.perf_counter() - begin
-
-
-def _steps(model: nn.Module, optimiser: torch.optim.Optimizer, rows: int, steps: int) -> None:
-    """Eq. 9 in its plainest form: the loss, backward, a step of torch's own SGD."""
-    x, dual, residual = torch.randn(rows, 56), torch.randn(rows, 10) * 0.01, torch.randn(rows, 10)
+    steps = [torch.optim.SGD(m.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-3) for m in models]
     head = torch.randn(60, 10) * 0.1
-    for _ in range(steps):
-        logits = model(x) @ head
-        loss = ((dual * logits).sum() + 0.5 * (residual - logits).square().sum()) / rows
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
+    begin = time.perf_counter()
+    for rows in batches:
+        local_steps(models, steps, torch.randn(parties, rows, 56).unbind(), head, TAU)
+    return time.perf_counter() - begin
 
 
 def _joint_rounds() -> float:
@@ -99,17 +87,9 @@ def _joint_rounds() -> float:
     bottoms, head = [bottom() for _ in range(PARTIES)], nn.Linear(840, 10, bias=False)
     steps = [torch.optim.SGD(b.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-3) for b in bottoms]
     steps.append(torch.optim.SGD(head.parameters(), lr=0.01, weight_decay=1e-3))
-    x, y = torch.randn(PARTIES, 1024, 56), torch.randint(0, 10, (1024,))
-
-    def once() -> None:
-        loss = nn.functional.cross_entropy(head(torch.cat([b(part) for b, part in zip(bottoms, x, strict=True)], 1)), y)
-        for step in steps:
-            step.zero_grad()
-        loss.backward()
-        for step in steps:
-            step.step()
-
-    return median(in_turn(once, repeats=50, warm=10)[0])
+    x, y = torch.randn(PARTIES, 1024, 56).unbind(), torch.randint(0, 10, (1024,))
+    step = joint_step(bottoms, head, steps)
+    return median(in_turn(lambda: step(x, y), repeats=50, warm=10)[0])
 
 
 def _bytes(parties: dict[str, dict[str, dict[str, int]]], rounds: int) -> list[Figure]:

@@ -16,7 +16,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,75 +24,53 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import yaml
-from torch import Tensor, nn
+from torch import nn
 
 from benchmarks.__main__ import Benchmark, told
 from benchmarks.__main__ import run as run_benchmark
 from benchmarks.epoch import PARTIES, ROWS, TAU, bottom
+from benchmarks.floors import joint_step, local_steps
 from benchmarks.report import Figure, Result, describe, in_turn, markdown, median, show
 from benchmarks.runs import ROOT, Run, run
 from colonnade.common.config.models import ResnetConfig
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.data.known_sets.catalogue import KNOWN, VARIABLE, presence
 from colonnade.common.models.build import build_model
-from colonnade.common.run.json_text import read_lines
 
 BATCH, WIDTH, HALF = 128, 64, (3, 32, 16)
 _WARM_STEPS = 5  # steps excluded from times
 
 
-def local_steps(device: torch.device, batches: int) -> float:
+def vimadmm_steps(device: torch.device, batches: int) -> float:
     """Seconds of the local steps of `batches` VIMADMM rounds, all 14 parties one after the other."""
     models = [bottom().to(device) for _ in range(PARTIES)]
     steps = [torch.optim.SGD(m.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-3, fused=True) for m in models]
-    _round(models, steps, _batch(device, ROWS[0]))
-    _wait(device)
-    begin = time.perf_counter()
-    for rows in ROWS[:batches]:
-        _round(models, steps, _batch(device, rows))
-    _wait(device)
-    return time.perf_counter() - begin
+    head = torch.randn(60, 10, device=device) * 0.1
+
+    def rounds(of: list[int]) -> None:
+        for rows in of:
+            local_steps(models, steps, [torch.randn(rows, 56, device=device)] * PARTIES, head, TAU)
+        _wait(device)
+
+    rounds(ROWS[:1])
+    return in_turn(partial(rounds, ROWS[:batches]), repeats=1)[0][0]
 
 
 def resnet_step(device: torch.device, name: str, steps: int) -> float:
     """Median seconds of a step of split learning between two residual networks and a linear head."""
-    bottoms = [
-        build_model(ResnetConfig(name=name, embedding=WIDTH), HALF, torch.Generator().manual_seed(seed)).to(device)
-        for seed in (1, 2)
-    ]
+    config = ResnetConfig(name=name, embedding=WIDTH)
+    bottoms = [build_model(config, HALF, torch.Generator().manual_seed(seed)).to(device) for seed in (1, 2)]
     head = nn.Linear(2 * WIDTH, 10).to(device)
     parameters = [p for module in (*bottoms, head) for p in module.parameters()]
     optimiser = torch.optim.SGD(parameters, lr=0.05, momentum=0.9, weight_decay=5e-4, fused=True)
-    x, y = torch.randn(2, BATCH, *HALF, device=device), torch.randint(10, (BATCH,), device=device)
+    x, y = torch.randn(2, BATCH, *HALF, device=device).unbind(), torch.randint(10, (BATCH,), device=device)
+    step = joint_step(bottoms, head, [optimiser])
 
-    def step() -> None:
-        joined = torch.cat([model(half) for model, half in zip(bottoms, x, strict=True)], 1)
-        loss = nn.functional.cross_entropy(head(joined), y)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
+    def once() -> None:
+        step(x, y)
         _wait(device)
 
-    return median(in_turn(step, repeats=steps, warm=_WARM_STEPS)[0])
-
-
-def _batch(device: torch.device, rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Columns, duals, residuals and a head of a batch."""
-    wide = torch.randn(rows, 56, device=device)
-    return wide, wide[:, :10] * 0.01, wide[:, 10:20].clone(), torch.randn(60, 10, device=device) * 0.1
-
-
-def _round(models: list[nn.Module], steps: list[torch.optim.Optimizer], batch: tuple[Tensor, ...]) -> None:
-    """Eq. 9 of VIMADMM in plain PyTorch, TAU times a party."""
-    x, dual, residual, head = batch
-    for model, step in zip(models, steps, strict=True):
-        for _ in range(TAU):
-            logits = model(x) @ head
-            loss = ((dual * logits).sum() + 0.5 * (residual - logits).square().sum()) / len(x)
-            step.zero_grad()
-            loss.backward()
-            step.step()
+    return median(in_turn(once, repeats=steps, warm=_WARM_STEPS)[0])
 
 
 def _wait(device: torch.device) -> None:
@@ -216,13 +193,9 @@ def _accuracy(done: Run) -> float:
 def shared(plan: Plan) -> list[Figure]:
     """A server and three parties with `device: auto`, as the launcher assigns them."""
     sets = ("federation.parties=3", "federation.epochs=1", "server.device=auto", "every_party.device=auto")
-    with tempfile.TemporaryDirectory() as scratch:
-        out = Path(scratch) / "run"
-        argv = [sys.executable, "-m", "colonnade", "up", str(ROOT / "experiments/split/demo.yaml"), "--out", str(out)]
-        argv += [word for each in sets for word in ("--set", each)]
-        subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-        members = [out, *sorted((out / "parties").iterdir())]
-        devices = [next(e["device"] for e in read_lines(m / "events.jsonl") if e["kind"] == "begin") for m in members]
+    done = run("split/demo.yaml", *sets)
+    members = [done.events, *done.parties.values()]
+    devices = [next(event["device"] for event in events if event["kind"] == "begin") for events in members]
     told.print(f"devices: {', '.join(devices)}")
     wanted = torch.device(plan.device).type
     return [Figure("members on the device", sum(d.startswith(wanted) for d in devices), 4, "", least=True)]
@@ -232,7 +205,7 @@ def epoch(plan: Plan) -> list[Figure]:
     """An epoch of VIMADMM among 14 parties after the first, against the bare local steps."""
     batches = 3 if plan.short else 53
     length = ("federation.epochs=0", f"federation.rounds={2 * batches}", "federation.evaluate.every=100000")
-    floor = local_steps(torch.device(plan.device), batches)
+    floor = vimadmm_steps(torch.device(plan.device), batches)
     training = run("vimadmm/mnist.yaml", *length, *plan.everybody)
     seconds = sum(event["seconds"] for event in training.rounds()[batches:])
     return [
@@ -247,29 +220,17 @@ def resnet(name: str, plan: Plan) -> list[Figure]:
     """
     rounds = _WARM + (2 if plan.short else 100)
     floor = resnet_step(torch.device(plan.device), name, rounds - _WARM)
-    with tempfile.TemporaryDirectory() as scratch:
-        file = Path(scratch) / "run.yaml"
-        file.write_text(yaml.safe_dump(_halves(name, rounds)), encoding="utf-8")
-        training, *others = (run(str(file), *plan.everybody, *sets) for sets in ((), *_variants(name).values()))
-    seconds, *of_others = (
-        median([event["seconds"] for event in each.rounds()[_WARM:]]) for each in (training, *others)
-    )
-    what = f"{name} split round, two parties"
-    return [
-        Figure(what, 1e3 * seconds, None, "ms", 1e3 * floor, "the same in one process"),
-        *(
-            Figure(f"{what}, {how}", 1e3 * other, None, "ms", 1e3 * seconds, "that round")
-            for how, other in zip(_variants(name), of_others, strict=True)
-        ),
-        *_shares(name, training),
-    ]
-
-
-def _variants(name: str) -> dict[str, tuple[str, ...]]:
-    return {
+    variants = {
         "bfloat16": (f"every_party.model={{name: {name}, precision: bfloat16}}",),
         "fastest kernels": ("every_party.repeatable=false", "server.repeatable=false"),
     }
+    training = run(_halves(name, rounds), *plan.everybody)
+    what, ours = f"{name} split round, two parties", 1e3 * training.round_seconds(_WARM)
+    figures = [Figure(what, ours, None, "ms", 1e3 * floor, "the same in one process")]
+    for how, sets in variants.items():
+        other = 1e3 * run(_halves(name, rounds), *plan.everybody, *sets).round_seconds(_WARM)
+        figures.append(Figure(f"{what}, {how}", other, None, "ms", ours, "that round"))
+    return [*figures, *_shares(name, training)]
 
 
 def _halves(name: str, rounds: int) -> dict[str, object]:

@@ -11,7 +11,6 @@ import csv
 import http.client
 import json
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,15 +19,15 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
 import torch
-import yaml
 
 from benchmarks import exchange
 from benchmarks.report import Figure, in_turn, median
-from benchmarks.runs import ROOT, run
+from benchmarks.runs import ROOT, free_port, run
 from colonnade.cli.run.predict import answer_file
 from colonnade.common.config.models import MlpConfig
 from colonnade.common.crypto.pki.authority import make_federation
@@ -49,18 +48,17 @@ def main() -> list[Figure]:
     """The best of several files, and of as many runs of each part of the floor: other load delays some."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        write(folder)
-        run(str(folder / "run.yaml"), out=folder / "run")
+        run(write(folder), out=folder / "run", base=folder)
         ours = _ask(folder)
         floor = _forward() + _echo(folder) + _best(lambda: _csv(folder))
     return [Figure("predict 100,000 ids, 3 parties", ours, 1.5, "s", floor, "forward + echo + csv")]
 
 
-def write(folder: Path, count: int = IDS) -> None:
-    """The tables of a run among three parties, its configuration, and a file of all ids."""
+def write(folder: Path, count: int = IDS) -> dict[str, Any]:
+    """The tables of a run among three parties and a file of all ids; returns its configuration."""
     draw = np.random.default_rng(0)
     ids = [f"person-{number:06}" for number in draw.permutation(count)]
-    tree = {
+    tree: dict[str, Any] = {
         "federation": {
             "id": "predict", "protocol": {"name": "split", "embedding": WIDTH}, "parties": PARTIES, "classes": 2,
             "rounds": 1, "batch": min(BLOCK, count // 2),
@@ -74,9 +72,8 @@ def write(folder: Path, count: int = IDS) -> None:
         _table(folder / f"{number}.csv", ids, names, draw.normal(size=(count, COLUMNS)).round(4))
         data = {"source": "csv", "path": f"{number}.csv", "id": "id"}
         tree["parties"][f"party{number}"] = {"data": data, "model": {"name": "mlp", "hidden": HIDDEN}}
-    (folder / "run.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
-    with (folder / "ids.csv").open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([["id"], *([id] for id in sorted(ids))])
+    _table(folder / "ids.csv", sorted(ids), [], np.empty((count, 0)))
+    return tree
 
 
 def _table(path: Path, ids: list[str], names: list[str], values: np.ndarray) -> None:
@@ -127,20 +124,10 @@ def _forward() -> float:
 
 def _echo(folder: Path) -> float:
     keys = folder / "keys"
-    make_federation(keys, ["party"])
-    both_ways = 2 * exchange.ROWS * exchange.WIDTH * 4
-    times = round(PARTIES * IDS * (WIDTH * 4 + 8) / both_ways)
-    peer = exchange.Peer("bare", keys)
-    try:
-        with asyncio.Runner() as loop:
-            end = exchange.Bare(keys, peer.port)
-            loop.run(end.open())
-            loop.run(end.exchange(10))
-            seconds = _best(lambda: loop.run(end.exchange(times)))
-            loop.run(end.close())
-    finally:
-        peer.end()
-    return seconds
+    times = round(PARTIES * IDS * (WIDTH * 4 + 8) / (2 * exchange.ROWS * exchange.WIDTH * 4))
+    with _bare(keys, exchange.ROWS * exchange.WIDTH * 4 + 60) as echo:
+        echo(10)
+        return _best(lambda: echo(times))
 
 
 def _csv(folder: Path) -> None:
@@ -167,15 +154,14 @@ def serve() -> list[Figure]:
     """
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        write(folder, SERVED)
-        run(str(folder / "run.yaml"), out=folder / "run")
+        run(write(folder, SERVED), out=folder / "run", base=folder)
         with (
             _serving(folder / "run") as (web, remote, token),
-            _bare(folder / "keys") as bare,
+            _bare(folder / "keys", WIDTH * 4 + 60) as bare,
             closing(http.client.HTTPConnection(web)) as line,
             grpc.insecure_channel(remote) as channel,
         ):
-            spent = _in_blocks(_over_http(line, token), _over_grpc(channel, token), bare)
+            spent = _in_blocks(_over_http(line, token), _over_grpc(channel, token), lambda _id: bare(1))
     by_http, by_grpc, floor = (1e3 * median(times) for times in spent)
     return [
         figure
@@ -204,7 +190,7 @@ def _in_blocks(*what: Ask) -> list[list[float]]:
 @contextmanager
 def _serving(run: Path) -> Iterator[tuple[str, str, str]]:
     """A service with its parties: the addresses for HTTP and gRPC, and a token."""
-    web, remote = (f"127.0.0.1:{_free_port()}" for _ in range(2))
+    web, remote = (f"127.0.0.1:{free_port()}" for _ in range(2))
     command = [sys.executable, "-m", "colonnade", "serve", str(run), "--http", web, "--grpc", remote]
     command += ["--rate", "1000000"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -247,20 +233,15 @@ def _over_grpc(channel: grpc.Channel, token: str) -> Ask:
 
 
 @contextmanager
-def _bare(keys: Path) -> Iterator[Ask]:
+def _bare(keys: Path, size: int) -> Iterator[Callable[[int], None]]:
+    """Exchanges frames of so many bytes with a bare gRPC echo, as often as it is told."""
     make_federation(keys, ["party"])
     peer = exchange.Peer("bare", keys)
     try:
         with asyncio.Runner() as loop:
-            end = exchange.Bare(keys, peer.port, WIDTH * 4 + 60)
+            end = exchange.Bare(keys, peer.port, size)
             loop.run(end.open())
-            yield lambda _id: loop.run(end.exchange(1))
+            yield lambda times: loop.run(end.exchange(times))
             loop.run(end.close())
     finally:
         peer.end()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

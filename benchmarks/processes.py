@@ -10,16 +10,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-import psutil
 import torch
-import yaml
 
-from benchmarks.report import Figure, console, in_turn, median
-from benchmarks.runs import ROOT, read, run, started
+from benchmarks.report import Figure, console, in_turn
+from benchmarks.runs import ROOT, finished, members, processor_times, run, started
 from benchmarks.scaling import Setting, point_of, write
 from colonnade.common.parsing.file import load
 from colonnade.simulation.federation import Simulation
@@ -30,33 +27,18 @@ def start() -> list[Figure]:
     sets = ("federation.epochs=2", "federation.evaluate.every=100000")
     with started("vimadmm/mnist.yaml", *sets) as (process, out):
         beyond = memory(process, out, rounds=60)
-        process.wait()
-        summary = read(out).summary
+        summary = finished(process, out).summary
     return [
         Figure("14 parties, launch to first round", summary["seconds_to_first_round"], 5.0, "s"),
-        Figure("proportional memory a party beyond the first", beyond / 1e6, 60.0, "MB"),
+        Figure("proportional memory a party beyond the first", beyond, 60.0, "MB"),
     ]
 
 
 def memory(process: subprocess.Popen[bytes], out: Path, rounds: int, of: str = "pss") -> float:
-    """Mean bytes of the parties except the smallest, after `rounds` rounds: proportional (pss), or private (uss)."""
-    _server, parties = _members(process, out, rounds)
+    """Mean MB of the parties except the smallest, after `rounds` rounds: proportional (pss), or private (uss)."""
+    _, (_server, *parties) = members(process, out, rounds)
     sizes = sorted(int(getattr(party.memory_full_info(), of)) for party in parties)
-    return sum(sizes[1:]) / len(sizes[1:])
-
-
-def _members(process: subprocess.Popen[bytes], out: Path, rounds: int) -> tuple[psutil.Process, list[psutil.Process]]:
-    """The server and the parties, after `rounds` rounds."""
-    while _rounds(out / "events.jsonl") < rounds:
-        if process.poll() is not None:
-            raise SystemExit(f"the run ended with exit code {process.returncode} before round {rounds}")
-        time.sleep(0.2)
-    server, *parties = psutil.Process(process.pid).children()[0].children()  # of the fork server
-    return server, parties
-
-
-def _rounds(events: Path) -> int:
-    return events.read_text(encoding="utf-8").count('"kind": "round"') if events.exists() else 0
+    return sum(sizes[1:]) / len(sizes[1:]) / 1e6
 
 
 PARTIES = (2, 4, 8, 16)
@@ -72,21 +54,19 @@ def main() -> list[Figure]:
 
 
 def _among(setting: Setting, folder: Path) -> list[Figure]:
-    file = folder / "run.yaml"
-    file.write_text(yaml.safe_dump(setting.tree(ROUNDS)), encoding="utf-8")
-    with started(str(file)) as (process, out):
+    with started(setting.tree(ROUNDS), base=folder) as (process, out):
         beyond = memory(process, out, rounds=WARM)
-        if process.wait():
-            raise SystemExit(f"{setting.parties} parties: exit code {process.returncode}")
-        run = read(out)
-    seconds = median([event["seconds"] for event in run.rounds()[WARM:]])
+        run = finished(process, out)
     alone = point_of(setting, folder).seconds
     who = f"{setting.parties} parties as processes"
     return [
         Figure(f"{who}, launch to first round", run.summary["seconds_to_first_round"], None, "s"),
-        Figure(f"{who}, a split round", 1e3 * seconds, None, "ms", 1e3 * alone, "the same in one process, no wire"),
-        Figure(f"{who}, proportional memory of one", beyond / 1e6, None, "MB"),
-    ]
+        Figure(
+            f"{who}, a split round", 1e3 * run.round_seconds(WARM), None, "ms", 1e3 * alone,
+            "the same in one process, no wire",
+        ),
+        Figure(f"{who}, proportional memory of one", beyond, None, "MB"),
+    ]  # fmt: skip
 
 
 MANY = (10, 30, 100)
@@ -95,41 +75,28 @@ ANSWERS = 6000  # of all parties in a run
 
 def many() -> list[Figure]:
     """Ten, thirty and a hundred parties as processes: private memory of each, and the server's processor time."""
+    figures: list[Figure] = []
     with tempfile.TemporaryDirectory() as scratch:
         write(Path(scratch))
-        first, *more = [_served(Setting("split", parties), Path(scratch)) for parties in MANY]
-    figures = [Figure(f"{first.parties} parties, the server's time a round", first.milliseconds, None, "ms")]
-    for one in more:
-        linear = first.milliseconds * one.parties / first.parties
-        what, floor = f"{one.parties} parties, the server's time a round", f"of {first.parties} parties, by number"
-        figures.append(Figure(what, one.milliseconds, 1.25, "ms", linear, floor))
-    private = f"{more[-1].parties} parties, private memory of one beyond the first"
-    return [*figures, Figure(private, more[-1].megabytes, 55.0, "MB")]
+        for parties in MANY:
+            spent, private = _served(Setting("split", parties), Path(scratch))
+            what, first = f"{parties} parties, the server's time a round", figures[0].ours if figures else None
+            floor = None if first is None else first * parties / MANY[0]
+            bound = None if first is None else 1.25
+            figures.append(Figure(what, spent, bound, "ms", floor, f"of {MANY[0]} parties, by number"))
+    return [*figures, Figure(f"{parties} parties, private memory of one beyond the first", private, 55.0, "MB")]
 
 
-@dataclass(frozen=True)
-class Served:
-    """A server's processor time in a round, and the private memory of a party beyond the first."""
-
-    parties: int
-    milliseconds: float
-    megabytes: float
-
-
-def _served(setting: Setting, folder: Path) -> Served:
-    file, rounds = folder / "run.yaml", ANSWERS // setting.parties
+def _served(setting: Setting, folder: Path) -> tuple[float, float]:
+    """Milliseconds of a server's processor in a round, and the private MB of a party beyond the first."""
+    rounds = ANSWERS // setting.parties
     tree = setting.tree(rounds)
     tree["federation"]["timeouts"] = {"away": 600}  # a hundred processes begin on few cores
-    file.write_text(yaml.safe_dump(tree), encoding="utf-8")
-    with started(str(file)) as (process, out):
-        private, spent = memory(process, out, rounds // 10, "uss"), []
-        for reached in (rounds // 2, 9 * rounds // 10):
-            times = _members(process, out, reached)[0].cpu_times()
-            spent.append((times.user + times.system, _rounds(out / "events.jsonl")))
-        if process.wait():
-            raise SystemExit(f"{setting.parties} parties: exit code {process.returncode}")
-    (before, first), (after, last) = spent
-    return Served(setting.parties, 1e3 * (after - before) / (last - first), private / 1e6)
+    with started(tree, base=folder) as (process, out):
+        private = memory(process, out, rounds // 10, "uss")
+        server, *_ = processor_times(process, out, rounds // 2, 9 * rounds // 10)
+        finished(process, out)
+    return 1e3 * server, private
 
 
 EXPERIMENT = "vimadmm/stragglers.yaml"

@@ -30,7 +30,6 @@ from typing import Any
 
 import numpy as np
 import psutil
-import yaml
 
 from benchmarks.report import Figure, in_turn, median
 from benchmarks.runs import ROOT, run
@@ -84,8 +83,7 @@ def among_processes(keys: int) -> Figure:
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
         _write_tables(base, keys)
-        (base / "federation.yaml").write_text(yaml.safe_dump(_tree(PARTIES)), encoding="utf-8")
-        events = run(str(base / "federation.yaml")).events
+        events = run(_tree(PARTIES), base=base).events
     aligned = next(event for event in events if event["kind"] == "aligned")
     floor.append(_bare_on_all(keys))
     what = f"{keys} keys among {PARTIES} parties and the server, processes on {os.cpu_count()} cores"

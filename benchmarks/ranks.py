@@ -57,38 +57,21 @@ def main() -> list[Figure]:
     """Processor time that ranks add to a step, and how many more steps they make."""
     figures = []
     for tower in (SMALL, WIDE, IMAGES):
-        found, slow = _measure(tower), tower is IMAGES
+        (alone, ranked, threaded), (cpu_alone, cpu) = _measure(tower)
+        added, rate = f"processor time that two ranks add to a step, {tower.what}", 1e3 / ranked
+        steps, bound = f"steps a second by two ranks, {tower.what}", 1.6 if tower is IMAGES else None
         figures += [
-            Figure(
-                f"processor time that two ranks add to a step, {tower.what}", found.cpu - found.cpu_alone,
-                5.0 if tower is SMALL else None, "ms",
-            ),
-            Figure(
-                f"steps a second by two ranks, {tower.what}", 1e3 / found.ranked, 1.6 if slow else None, "/s",
-                1e3 / found.alone, "one process, one thread", least=True,
-            ),
-            Figure(
-                f"steps a second by two ranks, {tower.what}", 1e3 / found.ranked, None, "/s", 1e3 / found.threaded,
-                f"one process, {os.cpu_count()} threads",
-            ),
-        ]  # fmt: skip
+            Figure(added, cpu - cpu_alone, 5.0 if tower is SMALL else None, "ms"),
+            Figure(steps, rate, bound, "/s", 1e3 / alone, "one process, one thread", least=True),
+            Figure(steps, rate, None, "/s", 1e3 / threaded, f"one process, {os.cpu_count()} threads"),
+        ]
     return figures
 
 
-@dataclass(frozen=True)
-class _Times:
-    """Milliseconds of a step: wall time of one process, of two ranks and of one process with all threads; processor
+def _measure(measured: Tower) -> tuple[list[float], list[float]]:
+    """Milliseconds of a step: of one process, of two ranks, and of one process with all threads; then the processor
     time of one process and of both ranks together.
     """
-
-    alone: float
-    ranked: float
-    threaded: float
-    cpu_alone: float
-    cpu: float
-
-
-def _measure(measured: Tower) -> _Times:
     steps = measured.steps
     tree = digits({"name": "split", "embedding": WIDTH})
     tree["every_party"]["model"] = dict(measured.model)
@@ -120,7 +103,7 @@ def _measure(measured: Tower) -> _Times:
             cpu = [1e3 * _cpu(call, max(1, steps // 20), other.pid) for call in (alone, ranked)]
             dismiss(group)
         del os.environ[FILE]
-    return _Times(*wall, *cpu)
+    return wall, cpu
 
 
 @contextmanager

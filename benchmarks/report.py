@@ -6,7 +6,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -117,10 +117,13 @@ def show(results: Mapping[str, Result], machine: str) -> None:
 
 
 def markdown(results: Mapping[str, Result], machine: str) -> str:
-    lines = [HEADINGS, ("---",) * len(HEADINGS), *rows(results)]
-    return "\n".join(
-        [f"{machine}.", "", *(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)]
-    )
+    return f"{machine}.\n\n{grid(HEADINGS, rows(results))}"
+
+
+def grid(heads: Sequence[object], lines: Iterable[Sequence[object]]) -> str:
+    """A table in Markdown."""
+    every = (heads, ("---",) * len(heads), *lines)
+    return "\n".join(f"| {' | '.join(str(cell).replace('|', '/') for cell in line)} |" for line in every)
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from benchmarks.communication import training_bytes
-from benchmarks.report import Figure, console, in_turn, median
+from benchmarks.floors import joint_step, local_steps
+from benchmarks.report import Figure, console, grid, in_turn, median
 from colonnade.common.config.members import Config
 from colonnade.common.config.models import MlpConfig, PolynomialConfig
 from colonnade.common.conversation.conversation import Cohort
@@ -39,7 +41,7 @@ from colonnade.simulation.federation import Simulation
 from colonnade_lab.pages.plots import as_file, colour, picture
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Canvas
 
 
 TRAINING, TEST, COLUMNS, CLASSES = 8192, 256, 800, 10
@@ -68,27 +70,19 @@ class Setting:
 
     def tree(self, rounds: int) -> dict[str, Any]:
         more = {"vimadmm": {"tau": TAU}, "fedvs": {"segments": self.segments, "masks": 1, "masked_answers": False}}
-        model = (
-            {"name": "polynomial", "layers": 1} if self.protocol == "fedvs" else {"name": "mlp", "hidden": self.hidden}
-        )
+        polynomial, mlp = {"name": "polynomial", "layers": 1}, {"name": "mlp", "hidden": self.hidden}
         return {
             "federation": {
-                "id": "scaling",
+                "id": "scaling", "parties": self.parties, "classes": CLASSES, "rounds": rounds, "batch": self.batch,
                 "protocol": {"name": self.protocol, "embedding": self.width, **more.get(self.protocol, {})},
-                "parties": self.parties,
-                "classes": CLASSES,
-                "rounds": rounds,
-                "batch": self.batch,
-                "rows": {"validation": 0, "test": TEST},
-                "evaluate": {"every": rounds},
-                "seed": 0,
+                "rows": {"validation": 0, "test": TEST}, "evaluate": {"every": rounds}, "seed": 0,
             },
             "server": {"labels": {"source": "safetensors", "path": "labels.safetensors"}},
             "every_party": {
                 "data": {"source": "safetensors", "path": "columns.safetensors", "split": "columns", "scale": "unit"},
-                "model": model,
+                "model": polynomial if self.protocol == "fedvs" else mlp,
             },
-        }
+        }  # fmt: skip
 
     def shares(self) -> list[int]:
         size, longer = divmod(COLUMNS, self.parties)
@@ -146,11 +140,14 @@ class Point:
 
 def main() -> list[Figure]:
     """The first and the last point of every curve, without bounds."""
-    figures = []
-    for sweep in SWEEPS:
-        points = measure(sweep, ends=True)
-        figures += [_figure(sweep, point) for point in points]
-    return figures
+    return [
+        Figure(
+            f"{point.setting.protocol} round, {sweep.what}: {getattr(point.setting, sweep.key)}",
+            1e3 * point.seconds, None, "ms", 1e3 * point.floor, FLOOR,
+        )
+        for sweep in SWEEPS
+        for point in measure(sweep, ends=True)
+    ]  # fmt: skip
 
 
 def measure(sweep: Sweep, *, ends: bool = False) -> list[Point]:
@@ -179,74 +176,36 @@ def point_of(setting: Setting, folder: Path) -> Point:
 
 def floor(setting: Setting) -> float:
     """Processor seconds of a round's passes and steps without messages."""
-    call = _local_steps(setting) if setting.protocol == "vimadmm" else _joint_step(setting)
+    fedvs, rows = setting.protocol == "fedvs", setting.batch
+    model = MlpConfig(hidden=setting.hidden, embedding=setting.width)
+    kind = PolynomialConfig(layers=1, embedding=setting.width) if fedvs else model
+    bottoms = [tower(kind, (columns,)) for columns in setting.shares()]
+    parts = [torch.rand(rows, columns) for columns in setting.shares()]
+    if setting.protocol == "vimadmm":
+        each = [torch.optim.SGD(bottom.parameters(), lr=0.01, momentum=0.9) for bottom in bottoms]
+        link = torch.randn(setting.width, CLASSES) * 0.1
+        call: Callable[[], object] = partial(local_steps, bottoms, each, parts, link, TAU)
+    else:
+        head = nn.Linear(setting.width * (1 if fedvs else setting.parties), CLASSES, bias=False)
+        step = torch.optim.SGD([p for m in (*bottoms, head) for p in m.parameters()], lr=0.01, momentum=0.9)
+        y = torch.randint(CLASSES, (rows,))
+        call = partial(joint_step(bottoms, head, [step], averaged=fedvs), parts, y)
     return median(in_turn(call, clock=time.process_time, repeats=ROUNDS - WARM, warm=WARM)[0])
 
 
-def _bottoms(setting: Setting) -> list[nn.Module]:
-    if setting.protocol == "fedvs":
-        return [tower(PolynomialConfig(layers=1, embedding=setting.width), (columns,)) for columns in setting.shares()]
-    model = MlpConfig(hidden=setting.hidden, embedding=setting.width)
-    return [tower(model, (columns,)) for columns in setting.shares()]
-
-
-def _joint_step(setting: Setting) -> Callable[[], None]:
-    """Split learning in one process: embeddings concatenated, or for FedVS averaged, a head, a step of everything."""
-    bottoms, averaged = _bottoms(setting), setting.protocol == "fedvs"
-    head = nn.Linear(setting.width * (1 if averaged else setting.parties), CLASSES, bias=False)
-    step = torch.optim.SGD([p for m in (*bottoms, head) for p in m.parameters()], lr=0.01, momentum=0.9)
-    parts = [torch.rand(setting.batch, columns) for columns in setting.shares()]
-    y = torch.randint(CLASSES, (setting.batch,))
-
-    def call() -> None:
-        each = [bottom(x) for bottom, x in zip(bottoms, parts, strict=True)]
-        h = torch.stack(each).mean(0) if averaged else torch.cat(each, 1)
-        step.zero_grad()
-        nn.functional.cross_entropy(head(h), y).backward()
-        step.step()
-
-    return call
-
-
-def _local_steps(setting: Setting) -> Callable[[], None]:
-    """Every party's TAU steps of VIMADMM's local loss (Eq. 9)."""
-    bottoms, rows = _bottoms(setting), setting.batch
-    steps = [torch.optim.SGD(bottom.parameters(), lr=0.01, momentum=0.9) for bottom in bottoms]
-    parts = [torch.rand(rows, columns) for columns in setting.shares()]
-    head, dual, rest = torch.randn(setting.width, CLASSES) * 0.1, torch.randn(rows, CLASSES), torch.rand(rows, CLASSES)
-
-    def call() -> None:
-        for bottom, step, x in zip(bottoms, steps, parts, strict=True):
-            for _ in range(TAU):
-                logits = bottom(x) @ head
-                step.zero_grad()
-                (((dual * logits).sum() + 0.5 * (rest - logits).square().sum()) / rows).backward()
-                step.step()
-
-    return call
-
-
-def _figure(sweep: Sweep, point: Point) -> Figure:
-    what = f"{point.setting.protocol} round, {sweep.what}: {getattr(point.setting, sweep.key)}"
-    return Figure(what, 1e3 * point.seconds, None, "ms", 1e3 * point.floor, FLOOR)
-
-
 def table(sweep: Sweep, points: Sequence[Point]) -> str:
-    lines = [f"| protocol | {sweep.what} | ms a round | floor, ms | ratio | MB a round |", "|---|---|---|---|---|---|"]
+    lines = []
     for point in points:
         ours, bare = 1e3 * point.seconds, 1e3 * point.floor
-        cells = (
-            point.setting.protocol, getattr(point.setting, sweep.key), f"{ours:.3g}", f"{bare:.3g}",
-            f"{ours / bare:.2f}", f"{point.megabytes:.3g}",
-        )  # fmt: skip
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    return "\n".join(lines)
+        where = (point.setting.protocol, getattr(point.setting, sweep.key))
+        lines.append((*where, f"{ours:.3g}", f"{bare:.3g}", f"{ours / bare:.2f}", f"{point.megabytes:.3g}"))
+    return grid(("protocol", sweep.what, "ms a round", "floor, ms", "ratio", "MB a round"), lines)
 
 
 def sketch(sweep: Sweep, points: Sequence[Point]) -> str:
     """The points and their floors, dashed, on logarithmic axes."""
 
-    def paint(figure: Figure) -> None:
+    def paint(figure: Canvas) -> None:
         axes = figure.subplots()
         for number, protocol in enumerate(sweep.protocols):
             own = [point for point in points if point.setting.protocol == protocol]
@@ -266,13 +225,9 @@ def sketch(sweep: Sweep, points: Sequence[Point]) -> str:
     return picture((680, 360), paint)
 
 
-def draw(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+if __name__ == "__main__":
+    (folder := Path(sys.argv[1])).mkdir(parents=True, exist_ok=True)
     for sweep in SWEEPS:
         points = measure(sweep)
         console.print(table(sweep, points), markup=False, soft_wrap=True)
         (folder / f"scaling-{sweep.key}.svg").write_text(as_file(sketch(sweep, points)), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    draw(Path(sys.argv[1]))

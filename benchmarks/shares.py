@@ -1,6 +1,6 @@
 """Profile of a round: split learning among four parties and FedVS among sixteen, in processor time of all members.
 
-Four measurements of one federation on columns of noise (synthetic.py), each including more than the last:
+Four measurements of one federation on columns of noise (scaling.py), each including more than the last:
 
 - the same passes and steps without messages (`scaling.floor`);
 - both sides on the virtual clock, in one process. Every few milliseconds of processor time a sampler classifies the
@@ -22,17 +22,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-import psutil
 import torch
-import yaml
 
 from benchmarks.report import Figure
-from benchmarks.runs import started
+from benchmarks.runs import processor_times, started
 from benchmarks.scaling import FLOOR, Setting, floor, write
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Event, Telemetry
-from colonnade.common.run.json_text import read_lines
 from colonnade.common.wire.codec import Codec
 from colonnade.simulation.federation import Simulation
 
@@ -40,10 +37,7 @@ SETTINGS = {"split among 4": (Setting("split"), 600), "FedVS among 16, K = 4": (
 WARM = 10  # rounds excluded
 TICK = 0.004  # seconds of processor time between two samples
 PLACES = {
-    "models and numerics": (
-        "/torch/",
-        *(f"/common/{room}/" for room in ("models", "aggregation")),
-    ),
+    "models and numerics": ("/torch/", "/common/models/", "/common/aggregation/"),
     "crypto": ("/common/crypto/", "/cryptography/"),
 }
 REST = "Python of halves and conversation"
@@ -123,21 +117,5 @@ def _there_and_back(both: Codec, messages: Sequence[Message]) -> float:
 
 def over_the_wire(setting: Setting, rounds: int, folder: Path) -> float:
     """Processor seconds of a round, of all members. Raises SystemExit if the run ended too early."""
-    file = folder / "run.yaml"
-    file.write_text(yaml.safe_dump(setting.tree(rounds)), encoding="utf-8")
-    marks = []
-    with started(str(file)) as (process, out):
-        for round in (WARM, rounds * 4 // 5):
-            while (done := _rounds(out)) < round:
-                if process.poll() is not None:
-                    raise SystemExit(f"the run ended with exit code {process.returncode} before round {round}")
-                time.sleep(0.02)
-            members = psutil.Process(process.pid).children()[0].children()
-            marks.append((done, sum(sum(member.cpu_times()[:2]) for member in members)))
-        process.wait()
-    (first, before), (last, after) = marks
-    return (after - before) / (last - first)
-
-
-def _rounds(out: Path) -> int:
-    return sum(event["kind"] == "round" for event in read_lines(out / "events.jsonl"))
+    with started(setting.tree(rounds), base=folder) as (process, out):
+        return sum(processor_times(process, out, WARM, rounds * 4 // 5))

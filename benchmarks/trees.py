@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from benchmarks.report import Figure, median
@@ -176,10 +175,7 @@ def _seconds(
         "server": {"labels": dict(labels)},
         "parties": {name: {"data": own} for name, own in data.items()},
     }  # fmt: skip
-    with tempfile.TemporaryDirectory() as scratch:
-        file = Path(scratch) / "run.yaml"
-        file.write_text(yaml.safe_dump(config), encoding="utf-8")
-        return median([event["seconds"] for event in run(str(file)).rounds()[_FIRST:]])
+    return run(config).round_seconds(_FIRST)
 
 
 def _bare(rows: int, columns: int, bins: int, trees: int = 3) -> tuple[float, float]:
