@@ -23,8 +23,10 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks import judge
 from benchmarks.report import console
 from benchmarks.runs import ROOT
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.run.json_text import read_lines
 
 SETS = ("federation.checkpoint.rounds=7", "federation.public_start=true", "launch.backoff=0")  # the same parameters
@@ -83,21 +85,15 @@ def check(alone: Path, folder: Path) -> str:
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     if summary["status"] != "completed":
         raise Broken(f"status {summary['status']}")
-    for member in _homes(alone):
-        newest = f"checkpoints/round-{ROUNDS:08}.safetensors"
-        if (alone / member / newest).read_bytes() != (folder / member / newest).read_bytes():
-            raise Broken(f"{member or 'server'} ends with other parameters")
+    ours, control = judge.homes(folder), judge.homes(alone)
+    if differing := judge.parameters(ours, control):
+        raise Broken(f"{', '.join(differing)}: other parameters at the end")
     repeated = 0
-    for member in _homes(alone)[1:]:
-        ledgers = (read_lines(at / member / "ledger.jsonl") for at in (alone, folder))
-        once, again = ([entry for entry in lines if "kind" in entry] for lines in ledgers)  # without control messages
-        repeats = [entry for entry in again if entry.get("repeat")]
-        first = [_release(entry) for entry in again if not entry.get("repeat")]
-        if sorted(first) != sorted(map(_release, once)):
-            raise Broken(f"{member}: the ledger differs beyond its repeats")
-        if not {_release(entry) for entry in repeats} <= set(first):
-            raise Broken(f"{member}: the ledger repeats what never left")
-        repeated += len(repeats)
+    for party in ours.keys() - {SERVER}:
+        _, repeats, wrong = judge.ledger(ours[party], control[party])
+        if wrong:
+            raise Broken(f"{party}: {wrong[0]}")
+        repeated += repeats
     return f"{repeated} releases repeated"
 
 
@@ -156,15 +152,6 @@ def _kill_all(process: subprocess.Popen[str]) -> None:
         member.kill()
     psutil.wait_procs(everyone, timeout=10)
     process.wait()
-
-
-def _homes(run: Path) -> list[str]:
-    return ["", *(f"parties/{path.name}" for path in sorted((run / "parties").iterdir()))]
-
-
-def _release(entry: dict[str, object]) -> str:
-    """An entry without the fields that differ between any two runs."""
-    return json.dumps({key: value for key, value in entry.items() if key not in ("time", "repeat", "chain")})
 
 
 def _rescue(folder: Path) -> Path:

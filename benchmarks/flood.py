@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,10 +25,9 @@ import psutil
 import yaml
 
 from benchmarks.report import Figure, median
-from benchmarks.runs import ROOT
+from benchmarks.runs import ROOT, free_port
 from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.revocation import RevocationList
-from colonnade.common.observability.ports import refuse_taken
 from colonnade.common.run.json_text import read_lines
 
 KINDS = ("silent", "plain", "revoked", "parcels", "hellos")
@@ -49,13 +47,13 @@ class Seen:
     log: float
 
 
-def main(kinds: tuple[str, ...] = KINDS) -> list[Figure]:
+def main() -> list[Figure]:
     figures = []
     with tempfile.TemporaryDirectory(prefix="flood-") as scratch:
         keys = Path(scratch) / "keys"
         pins = make_federation(keys, [*PARTIES, "former"])
         RevocationList.create(Path(scratch) / "revoked.json").revoke(pins.pop("former"), "left")
-        for kind in kinds:
+        for kind in KINDS:
             (Path(scratch) / kind).mkdir()
             hit = flooded(Path(scratch) / kind / "hit", keys, pins, kind, ours=True)
             control = flooded(Path(scratch) / kind / "control", keys, pins, kind, ours=False)
@@ -71,18 +69,18 @@ def main(kinds: tuple[str, ...] = KINDS) -> list[Figure]:
 def flooded(folder: Path, keys: Path, pins: dict[str, str], kind: str, *, ours: bool) -> Seen:
     """One run with a flood of our port or of another from its 20th round on."""
     folder.mkdir()
-    port = _free_port()
+    port = free_port()
     files = _write(folder, keys, dict(pins), port)
     with ExitStack() as stack:
-        server = stack.enter_context(_process(folder / "server.log", "colonnade", "server", files["server"], "--out"))
-        for name in PARTIES:
-            log = folder / f"{name}.log"
-            stack.enter_context(_process(log, "colonnade", "client", files[name], "--out"))
+        processes = []
+        for name, file in files.items():
+            command = ("server" if name == "server" else "client", file, "--out", str(folder / name))
+            processes.append(stack.enter_context(_process(folder / f"{name}.log", "colonnade", *command)))
+        server = processes[0]
         events = folder / "server" / "events.jsonl"
         _await(server, lambda: len(_rounds(events)) >= WARM)
         target = port if ours else stack.enter_context(_sink(folder, keys))
-        arguments = (kind, str(target), str(keys))
-        stack.enter_context(_process(folder / "flooder.log", "benchmarks.flooders", *arguments))
+        stack.enter_context(_process(folder / "flooder.log", "benchmarks.flooders", kind, str(target), str(keys)))
         begun, least, most = time.time(), _memory(server), 0.0
         while server.poll() is None:
             most = max(most, _memory(server))
@@ -110,8 +108,6 @@ def _write(folder: Path, keys: Path, pins: dict[str, str], port: int) -> dict[st
 
 @contextmanager
 def _process(log: Path, module: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    if arguments[-1] == "--out":
-        arguments = (*arguments, str(log.with_suffix("")))
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with log.open("wb") as words:
         process = subprocess.Popen(
@@ -164,15 +160,3 @@ def _memory(server: subprocess.Popen[bytes]) -> float:
 def _words(folder: Path) -> float:
     files = (folder / "server.log", folder / "server" / "events.jsonl")
     return sum(file.stat().st_size for file in files) / 1e6
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    refuse_taken(f"127.0.0.1:{port}", "server.listen")
-    return int(port)
-
-
-if __name__ == "__main__":
-    for one in main(tuple(sys.argv[1:]) or KINDS):
-        print(*one.cells(), sep=" | ")

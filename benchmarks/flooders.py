@@ -1,4 +1,4 @@
-"""`python -m benchmarks.flooders KIND PORT KEYS`: strangers at a server's port on loopback, until they are killed.
+"""`python -m benchmarks.flooders KIND PORT KEYS [RATE]`: strangers at a server's port on loopback, until killed.
 
 The kind `sink` instead listens in the server's place, for the control run, and prints its port.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import resource
 import socket
+import ssl
 import sys
 import time
 from collections import deque
@@ -30,27 +32,35 @@ CHANNELS = 16
 CROWD, CROWDED = 2000, 100  # concurrent streams, and connections
 
 _PARCEL, _OTHER_SESSION = b"\x12\x00", b"\x08\x05"  # an empty parcel of two bytes, and an unknown session
+_TLS = b"\x16\x03\x01\x02\x00\x01"  # a record that begins like a ClientHello
 _HELLO = b"\x12\x02\x0a\x00"  # a parcel with an empty Hello
 FILLED = {"parcels": _OTHER_SESSION + _PARCEL * 32000, "hellos": _HELLO * 16000, "revoked": _HELLO}
 
 
-def silent(port: int) -> None:
-    _connect(port, b"")
-
-
-def plain(port: int) -> None:
-    _connect(port, b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
-
-
-def _connect(port: int, words: bytes) -> None:
-    held: deque[socket.socket] = deque()
-    for _ in _paced(CONNECTIONS):
+def connections(kind: str, port: int, keys: Path, rate: float) -> None:
+    """Connections that say nothing, plain HTTP, random bytes, or TLS with a certificate of another authority."""
+    held, draws = deque[socket.socket](), random.Random(port)
+    for _ in _paced(rate):
         with suppress(OSError):
             one = socket.create_connection(("127.0.0.1", port), 5)
             held.append(one)
-            one.sendall(words)
-        while len(held) > (HELD if not words else 50):
+            if kind == "plain":
+                one.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+            elif kind == "garbage":
+                one.sendall((_TLS if draws.random() < 0.5 else b"") + draws.randbytes(2000))
+            elif kind == "foreign":
+                held[-1] = _secured(one, keys)
+        while len(held) > (HELD if kind == "silent" else 50):
             held.popleft().close()
+
+
+def _secured(connection: socket.socket, keys: Path) -> socket.socket:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(keys / "foreign" / "cert.pem", keys / "foreign" / "key.pem")
+    secured = context.wrap_socket(connection, server_hostname="localhost")
+    secured.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9))
+    return secured
 
 
 async def streams(kind: str, port: int, keys: Path) -> None:
@@ -130,9 +140,8 @@ def _paced(rate: float, *, wait: bool = True) -> Iterator[bool]:
         yield True
 
 
-def main() -> None:
+def main(kind: str, port: int, keys: Path, rate: float = CONNECTIONS) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    kind, port, keys = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
     if kind == "sink":
         asyncio.run(sink(keys))
     elif kind == "crowd":
@@ -140,8 +149,8 @@ def main() -> None:
     elif kind in FILLED:
         asyncio.run(streams(kind, port, keys))
     else:
-        {"silent": silent, "plain": plain}[kind](port)
+        connections(kind, port, keys, rate)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), *map(float, sys.argv[4:5]))

@@ -5,25 +5,24 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.flood import _free_port
+from benchmarks import judge
 from benchmarks.report import console, describe
-from benchmarks.runs import ROOT
-from benchmarks.soak import judge
-from benchmarks.soak.authority import CHECKPOINT, Authority, colonnade
-from benchmarks.soak.link import Links
-from benchmarks.soak.members import Household, Member
+from benchmarks.runs import ROOT, free_port
+from benchmarks.soak.members import CHECKPOINT, MEMBERS, PARTIES, Authority, Household, Life, Member, colonnade
 from benchmarks.soak.page import write
 from benchmarks.soak.record import Rounds, Sampler, Tail
-from benchmarks.soak.schedule import MEMBERS, PARTIES, SERVER, SHORT_OF_DISK, troubles
-from benchmarks.soak.troubles import Disk, Trouble, World, available
+from benchmarks.soak.troubles import SHORT_OF_DISK, Disk, Links, Trouble, World, no_disks, troubles
+from colonnade.common.conversation.conversation import SERVER
 
 PATIENCE = 180.0  # seconds in which rounds have to go on
 LAST = 3 * CHECKPOINT  # rounds after the last trouble
@@ -42,158 +41,162 @@ class Soak:
     def run(self) -> dict[str, Any]:
         for folder in (self.out, self.out / "members", self.out / "logs", self.scratch):
             folder.mkdir(exist_ok=folder == self.out)
-        no_disks = available()
+        lacking = no_disks(self.out / "probe")
         with ExitStack() as stack:
-            port, metrics = _free_port(), {name: _free_port() for name in MEMBERS}
+            port, metrics = free_port(), {name: free_port() for name in MEMBERS}
             links = stack.enter_context(Links(port))
             lines = {name: links.new() for name in PARTIES}
             dials = {name: f"127.0.0.1:{line.port}" for name, line in lines.items()}
             authority = Authority(self.out / "authority", f"127.0.0.1:{port}", dials, metrics)
-            authority.found()
-            disks = {name: Disk(self.folders[name]) for name in SHORT_OF_DISK if not no_disks}
-            for each in disks.values():
-                stack.enter_context(each)
-            household = Household(self._members(authority), self.scratch)
-            world = World(household, lines, disks, authority, port)
-            every = min(10.0, max(2.0, self.minutes))
-            sampler = Sampler(household, metrics, every, lambda: {"round": self.rounds.highest})
-            stack.enter_context(household)
-            self._await(2, PATIENCE)
-            stack.enter_context(sampler)
-            self._trouble(world)
-            rounds, code = self._end(world)
-            sampled, lives = sampler.samples, household.lives()
-        results = {
-            "machine": describe(), "version": _version(), "minutes": self.minutes, "seed": self.seed,
-            "begun": self.begun, "disks": no_disks or "tmpfs", "seconds": self.told[-1]["end"] if self.told else 0,
-            "ended": code, "rounds": rounds, "rounds_done": self.rounds.done, "troubles": self.told,
-            "events": dict(self.rounds.kinds), "lives": [asdict(life) for life in lives],
-        }  # fmt: skip
-        results |= self._judged(rounds, lives, authority)
-        (self.out / "samples.json").write_text(json.dumps(sampled), encoding="utf-8")
-        return results
-
-    def _members(self, authority: Authority) -> dict[str, Member]:
-        commands = {name: SERVER if name == SERVER else "client" for name in MEMBERS}
+            disks = {name: stack.enter_context(Disk(self.folders[name])) for name in SHORT_OF_DISK if not lacking}
+            members = {name: Member(name, authority.file(name), self.folders[name], self.logs[name])
+                       for name in MEMBERS}  # fmt: skip
+            household = stack.enter_context(Household(members, self.scratch))
+            self._await(2)
+            sampler = stack.enter_context(Sampler(household, metrics, min(10.0, max(2.0, self.minutes))))
+            self._trouble(World(household, lines, disks, authority, port))
+            rounds, codes = self._end(household, authority)
+            samples, lives = sampler.samples, household.lives()
+        (self.out / "samples.json").write_text(json.dumps(samples), encoding="utf-8")
         return {
-            name: Member(
-                name,
-                [commands[name], str(authority.file(name)), "--in", str(self.folders[name])],
-                self.folders[name],
-                self.logs[name],
-            )
-            for name in MEMBERS
-        }
+            "machine": describe(), "version": _version(), "minutes": self.minutes, "seed": self.seed,
+            "begun": self.begun, "disks": lacking or "tmpfs", "ended": codes, "rounds": rounds,
+            "rounds_done": self.rounds.done, "troubles": self.told, "sessions": self.rounds.sessions,
+            "lives": [asdict(life) for life in lives], **self._judged(rounds, lives, authority),
+        }  # fmt: skip
 
     def _trouble(self, world: World) -> None:
         self.begun = time.time()
         for trouble in troubles(self.seed, self.minutes):
             if time.time() - self.begun > 60 * self.minutes:
                 return
-            self._one(world, trouble)
-            self._await_seconds(trouble.pause)
+            if world.disks or not trouble.kind.startswith("full"):
+                self._one(world, trouble)
+                self._await(None, trouble.pause)
 
     def _one(self, world: World, trouble: Trouble) -> None:
         self._look()
         begun, highest = time.time(), self.rounds.highest
-        note = world.perform(trouble)
+        world.perform(trouble)
         over = time.time()
         self._look()
-        during, reached = self.rounds.highest - highest, self.rounds.highest
-        stuck = self._await(reached + 2, PATIENCE)  # the first may have been on its way
+        during = self.rounds.highest - highest
+        stuck = not self._await(self.rounds.highest + 2)  # the first may have been on its way
         again = self.rounds.newest - over
-        self.told.append(
-            {
-                "kind": trouble.kind, "members": list(trouble.members), "begin": round(begun - self.begun, 1),
-                "over": round(over - self.begun, 1), "end": round(time.time() - self.begun, 1),
-                "lasted": round(over - begun, 2), "during": during, "again": None if stuck else round(again, 2),
-                "note": note,
-            }
-        )  # fmt: skip
+        self.told.append({
+            "kind": trouble.kind, "members": list(trouble.members), "begin": round(begun - self.begun, 1),
+            "lasted": round(over - begun, 2), "during": during, "again": None if stuck else round(again, 2),
+        })  # fmt: skip
         (self.out / "troubles.json").write_text(json.dumps(self.told), encoding="utf-8")
         words = "no rounds any more" if stuck else f"rounds again after {again:.1f} s"
-        console.print(
-            f"{(begun - self.begun) / 60:6.1f} min  {trouble}: {words}; round {self.rounds.highest} {note}",
-            markup=False, soft_wrap=True,
-        )  # fmt: skip
-        if self.rounds.broken:
-            console.print("broken:", self.rounds.broken[-1], markup=False)
-        if stuck:
-            self._restart(world)
+        line = f"{(begun - self.begun) / 60:6.1f} min  {trouble}: {words}; round {self.rounds.highest}"
+        console.print("\n".join([line, *self.rounds.broken[-1:]]), markup=False, soft_wrap=True)
+        if stuck:  # all are restarted after a trouble that the run did not survive, which is recorded
+            world.household.stop()
+            world.household.begin()
+            self._await(self.rounds.highest + 2)
 
-    def _restart(self, world: World) -> None:
-        """Restarts all members after a trouble that the run did not survive, which is recorded."""
-        for name in world.stop_all():
-            world.household.signal(name, 9)
-        world.household.begin()
-        self._await(self.rounds.highest + 2, PATIENCE)
-
-    def _await_seconds(self, seconds: float) -> None:
+    def _await(self, round: int | None, seconds: float = PATIENCE) -> bool:
+        """Waits for a round, or for the seconds alone; False if the round did not come."""
         until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            self._look()
-            time.sleep(0.2)
-
-    def _await(self, round: int, seconds: float) -> bool:
-        """Waits for a round; True if it did not come."""
-        until = time.monotonic() + seconds
-        while self.rounds.highest < round:
+        while round is None or self.rounds.highest < round:
             if time.monotonic() > until:
-                return True
+                return False
             self._look()
             time.sleep(0.1)
-        return False
+        return True
 
     def _look(self) -> None:
         for event in self._tail.new():
             self.rounds.take(event)
 
-    def _end(self, world: World) -> tuple[int, dict[str, int | None]]:
+    def _end(self, household: Household, authority: Authority) -> tuple[int, dict[str, int | None]]:
         """Lets the run end soon, without troubles: returns its number of rounds, and the exit codes."""
-        for name in world.stop_all():
-            world.household.signal(name, 9)
+        household.stop()
         self._look()
         last = (self.rounds.highest // CHECKPOINT) * CHECKPOINT + LAST
-        world.authority.write(last)
-        world.household.begin()
+        authority.write(last)
+        household.begin()
         until = time.monotonic() + PATIENCE
-        done = [one.lives for one in world.household.members.values()]
-        while any(lives[-1].code != 0 for lives in done) and time.monotonic() < until:
-            self._look()
-            time.sleep(0.2)
+        while any(one.lives[-1].code != 0 for one in household.members.values()) and time.monotonic() < until:
+            self._await(None, 0.2)
         self._look()
-        return last, {lives[-1].member: lives[-1].code for lives in done}
+        return last, {name: one.lives[-1].code for name, one in household.members.items()}
 
-    def _judged(self, rounds: int, lives: list[Any], authority: Authority) -> dict[str, Any]:
-        left = self.out / "control"
-        begin = time.monotonic()
-        colonnade("up", authority.control(rounds), "--out", left)
-        seconds = time.monotonic() - begin
-        control = {SERVER: left, **{name: left / "parties" / name for name in PARTIES}}
-        compared, differing = judge.results(self.rounds.results, left)
-        books, wrong = judge.ledgers(self.folders, control)
-        said, noise = judge.errors(self.logs)
-        found, odd = judge.codes(lives)
-        equal = judge.parameters(self.folders, control)
-        stuck = [one["kind"] for one in self.told if one["again"] is None]
-        orphans = judge.orphans(self.folders, control, self.scratch)
+    def _judged(self, rounds: int, lives: list[Life], authority: Authority) -> dict[str, Any]:
+        colonnade("up", authority.control(rounds), "--out", self.out / "control")
+        control = judge.homes(self.out / "control")
+        compared, differing = judge.results(self.rounds.results, self.out / "control")
+        books = {name: judge.ledger(self.folders[name], control[name]) for name in PARTIES}
+        verified = {name: " ".join(colonnade("ledger", self.folders[name], "--verify").split()) for name in PARTIES}
+        (said, noise), (found, odd) = errors(self.logs), codes(lives)
         return {
-            "control_seconds": round(seconds, 1), "equal": equal, "compared": compared, "ledgers": books,
-            "errors": dict(said), "codes": found,
+            "compared": compared, "errors": dict(said), "codes": found, "chains": verified,
+            "entries": sum(book[0] for book in books.values()), "repeats": sum(book[1] for book in books.values()),
             "broken": {
-                "rounds": self.rounds.broken, "results": differing[:20], "ledgers": wrong, "noise": noise[:50],
-                "codes": odd, "stuck": stuck, "orphans": orphans,
-                "parameters": [name for name, same in equal.items() if not same],
+                "rounds": self.rounds.broken, "results": differing[:20], "noise": noise[:50], "codes": odd,
+                "ledgers": [f"{name}: {fault}" for name, book in books.items() for fault in book[2]],
+                "stuck": [one["kind"] for one in self.told if one["again"] is None],
+                "orphans": orphans(self.folders, control, self.scratch),
+                "parameters": judge.parameters(self.folders, control),
             },
         }  # fmt: skip
 
 
+# Exit codes after a signal of the soak, the other end's failure, and a failure of the machine (a full disk).
+FORESEEN_CODES = {0, 3, 4, 130, -9, -15}
+_NUMBERS = re.compile(r"sha256:[0-9a-f…]+|\b[0-9]+(\.[0-9]+)?\b")
+_ERROR = re.compile(r"^error: (.*)", re.MULTILINE)
+_NOISE = re.compile(r"Traceback|\bE0000|Exception ignored|never (awaited|retrieved)|Warning:|core dumped|Segmentation")
+
+
+def orphans(soak: dict[str, Path], control: dict[str, Path], scratch: Path) -> list[str]:
+    """Files that the control does not have, and temporary files of members."""
+    left = [str(path.relative_to(scratch.parent)) for path in scratch.rglob("*") if path.is_file()]
+    for name, folder in soak.items():
+        kept = {_shape(path) for path in _files(control[name], name)}
+        left += [f"{name}/{path}" for path in _files(folder, name) if _shape(path) not in kept]
+    return left
+
+
+def _files(folder: Path, name: str) -> list[Path]:
+    found = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    return [path for path in found if name != SERVER or path.parts[0] != "parties"]
+
+
+def _shape(path: Path) -> str:
+    return _NUMBERS.sub("N", re.sub(r"\d+", "0", path.as_posix()))
+
+
+def errors(logs: dict[str, Path]) -> tuple[Counter[str], list[str]]:
+    """Errors that members printed, without numbers, and lines that no log should have."""
+    said, noise = Counter[str](), []
+    for name, log in logs.items():
+        text = log.read_text(errors="replace", encoding="utf-8")
+        said.update(_NUMBERS.sub("N", found)[:160] for found in _ERROR.findall(text))
+        noise += [f"{name}: {line[:300]}" for line in text.splitlines() if _NOISE.search(line)]
+    return said, noise
+
+
+def codes(lives: list[Life]) -> tuple[dict[str, dict[str, int]], list[str]]:
+    """How often each member ended with each exit code, and the unforeseen ends."""
+    found: dict[str, Counter[str]] = {name: Counter() for name in MEMBERS}
+    ended = [(life, life.code) for life in lives if life.code is not None]
+    for life, code in ended:
+        found[life.member][str(code)] += 1
+    odd = [
+        f"{life.member} ended with code {code} at {life.ended:.1f}"
+        for life, code in ended
+        if code not in FORESEEN_CODES or (code < 0 and not life.ordered)
+    ]
+    return {name: dict(counts) for name, counts in found.items()}, odd
+
+
 def _version() -> str:
+    asked = ["git", "rev-parse", "--short", "HEAD"]
     commit = (
         os.environ.get("SOAK_COMMIT")
-        or subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-        ).stdout.strip()
+        or subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
     )
     return " ".join(colonnade("--version").split()) + (f" ({commit})" if commit else "")
 

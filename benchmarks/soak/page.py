@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.report import median
-from benchmarks.soak.record import LEAST, WARM, Sample, Slope, slope
-from benchmarks.soak.schedule import MEMBERS
+from benchmarks.soak.members import MEMBERS
+from benchmarks.soak.record import LEAST, WARM, Sample, slope
 from colonnade_lab.pages.plots import as_file, coloured, picture
 
 if TYPE_CHECKING:
@@ -57,46 +58,47 @@ def write(out: Path, results: dict[str, Any]) -> None:
         (out / "soak.svg").write_text(as_file(drawn(samples, results["begun"])), encoding="utf-8")
 
 
+def lives(samples: list[Sample], name: str) -> list[list[Sample]]:
+    """The samples of a member by its processes."""
+    own = (sample for sample in samples if sample["member"] == name)
+    return [list(group) for _, group in groupby(own, lambda sample: sample["life"])]
+
+
 def members(samples: list[Sample]) -> dict[str, Any]:
     found = {}
     for name in MEMBERS:
-        own = [sample for sample in samples if sample["member"] == name]
-        if not own:
+        if not (processes := lives(samples, name)):
             continue
-        lives = [list(group) for _, group in groupby(own, lambda sample: sample["life"])]
+        own = [sample for life in processes for sample in life]
         span = own[-1]["time"] - own[0]["time"]
-        queued = [sample["queued"] for sample in own if sample["queued"] is not None]
         found[name] = {
             "processes": own[-1]["life"],
-            "cpu": sum(life[-1]["cpu"] for life in lives) / span if span else None,
-            "rss": [median([s["rss"] for s in own]) / MB, max(s["rss"] for s in own) / MB],
-            "descriptors": [median([s["descriptors"] for s in own]), max(s["descriptors"] for s in own)],
-            "threads": [median([s["threads"] for s in own]), max(s["threads"] for s in own)],
-            "queued": max(queued, default=None),
-            "events": own[-1]["events"],
+            "cpu": sum(life[-1]["cpu"] for life in processes) / span if span else 0.0,
+            "most": {key: [median([s[key] for s in own]), max(s[key] for s in own)] for key in GROWTH},
+            "queued": max((sample["queued"] or 0 for sample in own), default=0),
             "log": own[-1]["log"] / MB,
-            "growth": {each: _told(slope(own, each)) for each in ("rss", "descriptors", "threads")},
+            "growth": {key: rate and asdict(rate) for key in GROWTH for rate in (slope(own, key),)},
         }
     return found
-
-
-def _told(found: Slope | None) -> dict[str, float] | None:
-    return None if found is None else dict(vars(found))
 
 
 def section(results: dict[str, Any]) -> str:
     kinds = defaultdict(list)
     for trouble in results["troubles"]:
         server = trouble["members"] == ["server"] and trouble["kind"] in ("kill", "stop", "freeze", "full")
-        kinds[(trouble["kind"], "server" if server else "")].append(trouble)
+        kinds[(trouble["kind"], " (server)" if server else "")].append(trouble["again"])
     order = list(MEANINGS)
     ordered = sorted(kinds.items(), key=lambda item: (order.index(item[0][0]), item[0][1]))
     lines = [
-        *_heading(results),
+        f"{results['version']}; {results['machine']};",
+        f"{results['minutes']:g} minutes of trouble, seed {results['seed']};",
+        f"{len(results['troubles'])} troubles, {results['rounds']} rounds, of which",
+        f"{results['rounds_done'] - results['rounds']} were done again after a return to a checkpoint;",
+        f"{results['sessions']} sessions.",
         "",
         "| trouble | times | rounds again after: median | longest |",
         "|---|---|---|---|",
-        *(_line(kind, whom, list(all_)) for (kind, whom), all_ in ordered),
+        *(_line(f"{MEANINGS[kind]}{who}", all_) for (kind, who), all_ in ordered),
         "",
         "| process | starts | share of a core | memory, MB: median, most | growth an hour, MB "
         "| descriptors: median, most | growth an hour | threads: median, most | longest queue | log, MB |",
@@ -108,61 +110,45 @@ def section(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _heading(results: dict[str, Any]) -> list[str]:
-    return [
-        f"{results['version']}; {results['machine']};",
-        f"{results['minutes']:g} minutes of trouble, seed {results['seed']};",
-        f"{len(results['troubles'])} troubles, {results['rounds']} rounds, of which",
-        f"{results['rounds_done'] - results['rounds']} were done again after a return to a checkpoint;",
-        f"{results['events'].get('begin', 0)} sessions.",
-    ]
-
-
-def _line(kind: str, whom: str, all_: list[dict[str, Any]]) -> str:
-    again = [one["again"] for one in all_ if one["again"] is not None]
+def _line(what: str, all_: list[float | None]) -> str:
+    again = [seconds for seconds in all_ if seconds is not None]
     stuck = f" ({len(all_) - len(again)} without)" if len(again) < len(all_) else ""
-    who = f" ({whom})" if whom else ""
     figures = f"{median(again):.1f} s | {max(again):.1f} s" if again else "- | -"
-    return f"| {MEANINGS[kind]}{who} | {len(all_)}{stuck} | {figures} |"
+    return f"| {what} | {len(all_)}{stuck} | {figures} |"
 
 
 def _process(name: str, found: dict[str, Any]) -> str:
-    def ends(pair: list[float]) -> str:
-        return f"{pair[0]:.0f}, {pair[1]:.0f}"
+    def ends(key: str, unit: float = 1) -> str:
+        return ", ".join(f"{value / unit:.0f}" for value in found["most"][key])
 
-    def growth(of: dict[str, float] | None, unit: float) -> str:
-        if of is None:
+    def growth(key: str, unit: float = 1) -> str:
+        if (rate := found["growth"][key]) is None:
             return "-"
-        return f"{of['slope'] / unit:+.1f} ({of['low'] / unit:+.1f} to {of['high'] / unit:+.1f})"
+        return f"{rate['slope'] / unit:+.1f} ({rate['low'] / unit:+.1f} to {rate['high'] / unit:+.1f})"
 
-    grown = found["growth"]
     return (
-        f"| {name} | {found['processes']} | {found['cpu'] or 0:.2f} "
-        f"| {ends(found['rss'])} | {growth(grown['rss'], MB)} "
-        f"| {ends(found['descriptors'])} | {growth(grown['descriptors'], 1)} | {ends(found['threads'])} "
-        f"| {found['queued'] or 0:.0f} | {found['log']:.1f} |"
+        f"| {name} | {found['processes']} | {found['cpu']:.2f} | {ends('rss', MB)} | {growth('rss', MB)} "
+        f"| {ends('descriptors')} | {growth('descriptors')} | {ends('threads')} "
+        f"| {found['queued']:.0f} | {found['log']:.1f} |"
     )
 
 
 def _verdicts(results: dict[str, Any]) -> list[str]:
     broken = results["broken"]
-    repeats = sum(book["repeats"] for book in results["ledgers"].values())
-    entries = sum(book["entries"] for book in results["ledgers"].values())
-    equal = [name for name, same in results["equal"].items() if same]
-    ends = {
-        name: ", ".join(f"{count} x {code}" for code, count in sorted(of.items()))
+    ends = "; ".join(
+        f"{name} {', '.join(f'{count} x {code}' for code, count in sorted(of.items()))}"
         for name, of in results["codes"].items()
-    }
+    )
+    equal = [name for name in results["codes"] if name not in broken["parameters"]]
     return [
         f"Newest checkpoints equal to the control's, byte by byte: {', '.join(equal) or 'none'}.",
         f"Results of rounds and evaluations compared with the control's: {results['compared']}; "
         f"different: {_found(broken['results'])}.",
-        f"Ledgers: {entries} entries as in the control, {repeats} more are marked as repeats; "
+        f"Ledgers: {results['entries']} entries as in the control, {results['repeats']} more are marked as repeats; "
         f"wrong: {_found(broken['ledgers'])}.",
         f"Rounds out of order, or with another result when repeated: {_found(broken['rounds'])}.",
         f"Troubles after which rounds did not go on: {_found(broken['stuck'])}.",
-        f"Exit codes and their number: {'; '.join(f'{name} {text}' for name, text in ends.items())}; "
-        f"unforeseen: {_found(broken['codes'])}.",
+        f"Exit codes and their number: {ends}; unforeseen: {_found(broken['codes'])}.",
         f"Kinds of errors that were printed: {len(results['errors'])}; "
         f"tracebacks and other unforeseen lines: {_found(broken['noise'])}.",
         _growth(results),
@@ -189,16 +175,12 @@ def drawn(samples: list[Sample], begun: float) -> str:
     def paint(figure: Figure) -> None:
         memory, descriptors = figure.subplots(2, 1, sharex=True)
         for name in MEMBERS:
-            own = [sample for sample in samples if sample["member"] == name]
-            for number, (_, group) in enumerate(groupby(own, lambda sample: sample["life"])):
-                life = list(group)
-                minutes = [(sample["time"] - begun) / 60 for sample in life]
-                label = name if number == 0 else None
-                memory.plot(minutes, [s["rss"] / MB for s in life], color=colours[name], label=label, linewidth=1)
-                descriptors.plot(minutes, [s["descriptors"] for s in life], color=colours[name], linewidth=1)
-                if number:
-                    for axes in (memory, descriptors):
-                        axes.plot(minutes[:1], [0], marker="|", color=colours[name], markersize=5)
+            for number, life in enumerate(lives(samples, name)):
+                minutes, look = [(sample["time"] - begun) / 60 for sample in life], {"color": colours[name]}
+                memory.plot(minutes, [s["rss"] / MB for s in life], **look, label=name if not number else None, lw=1)
+                descriptors.plot(minutes, [s["descriptors"] for s in life], **look, lw=1)
+                for axes in (memory, descriptors) if number else ():
+                    axes.plot(minutes[:1], [0], marker="|", **look, markersize=5)
         for axes, title in ((memory, "memory, MB"), (descriptors, "open descriptors")):
             axes.set_title(title)
             axes.grid(axis="y")

@@ -9,8 +9,7 @@ import re
 import threading
 import time
 import urllib.request
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -20,36 +19,28 @@ from typing import Any
 import numpy as np
 import psutil
 
+from benchmarks.judge import Key, key_of, outcome
 from benchmarks.soak.members import Household, Member
 
 
-@dataclass
 class Tail:
     """Reads what was appended to a JSON lines file since the last read."""
 
-    path: Path
-    lines: int = 0
-    _read: int = 0
+    def __init__(self, path: Path) -> None:
+        self._path, self._read = path, 0
 
-    def new(self) -> list[dict[str, Any]]:
+    def new(self) -> Iterator[dict[str, Any]]:
         """New complete lines; torn ones are skipped."""
-        if not self.path.is_file():
-            return []
-        with self.path.open("rb") as file:
+        if not self._path.is_file():
+            return
+        with self._path.open("rb") as file:
             file.seek(self._read)
             data = file.read()
         whole = data[: data.rfind(b"\n") + 1]
         self._read += len(whole)
-        found = []
         for line in whole.splitlines():
-            self.lines += 1
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(entry, dict):
-                found.append(entry)
-        return found
+            with suppress(ValueError):
+                yield json.loads(line)
 
 
 @dataclass
@@ -59,61 +50,40 @@ class Rounds:
     Args:
         newest: time of the newest event of a round that reached `highest`.
         broken: faults: a round that does not follow its predecessor, or a result that differs from the round's first.
-        results: of every round and evaluation, by kind, part and round.
+        results: of every round and evaluation.
     """
 
     done: int = 0
     highest: int = 0
     newest: float = 0.0
-    kinds: Counter[str] = field(default_factory=Counter)
+    sessions: int = 0
     broken: list[str] = field(default_factory=list)
-    results: dict[tuple[str, str, int], str] = field(default_factory=dict)
-    compared: int = 0
+    results: dict[Key, str] = field(default_factory=dict)
     _next: int | None = None
-    _committed: int = 0
 
     def take(self, event: dict[str, Any]) -> None:
-        kind = str(event["kind"])
-        self.kinds[kind] += 1
-        if kind == "begin":
-            self._begin(int(event.get("round", 0)))
-        elif kind == "rejoin":
-            self._begin(int(event["round"]))
+        kind = event["kind"]
+        if kind in ("begin", "rejoin"):
+            self.sessions += kind == "begin"
+            before = int(event.get("round", 0))
+            if before > self.highest:
+                self.broken.append(f"begins after round {before}, and round {self.highest} was the highest")
+            self._next = before + 1
         elif kind == "round":
-            self._round(event)
+            number = int(event["round"])
+            if self._next is not None and number != self._next:
+                self.broken.append(f"round {number} where round {self._next} was due")
+            self._next = number + 1
+            self.done += 1
+            if number > self.highest:
+                self.highest, self.newest = number, float(event["time"])
         if kind in ("round", "evaluation"):
-            self._result(event)
-
-    def _begin(self, round: int) -> None:
-        if round > self.highest:
-            self.broken.append(f"begins after round {round}, and round {self.highest} was the highest")
-        self._next = round + 1
-
-    def _round(self, event: dict[str, Any]) -> None:
-        number = int(event["round"])
-        if self._next is not None and number != self._next:
-            self.broken.append(f"round {number} where round {self._next} was due")
-        self._next = number + 1
-        self.done += 1
-        if number > self.highest:
-            self.highest, self.newest = number, float(event["time"])
-
-    def _result(self, event: dict[str, Any]) -> None:
-        key = (event["kind"], str(event.get("part", "")), int(event["round"]))
-        value = outcome(event)
-        first = self.results.setdefault(key, value)
-        if first != value:
-            self.broken.append(f"{key} gave {value} and before {first}")
-
-
-def outcome(event: dict[str, Any]) -> str:
-    """Numbers of a round or an evaluation that must be equal whenever it is repeated."""
-    names = sorted(name for name in event if name == "loss" or "accuracy" in name or name.endswith("loss"))
-    return json.dumps({name: event[name] for name in names})
+            key, value = key_of(event), outcome(event)
+            if (first := self.results.setdefault(key, value)) != value:
+                self.broken.append(f"{key} gave {value} and before {first}")
 
 
 _QUEUE = re.compile(r"^colonnade_queue_messages\{.*\} (\S+)$", re.MULTILINE)
-_REFUSED = re.compile(r"^colonnade_refused_connections_total (\S+)$", re.MULTILINE)
 
 Sample = dict[str, Any]
 
@@ -121,18 +91,12 @@ Sample = dict[str, Any]
 class Sampler:
     """Takes samples in a thread. A context manager.
 
-    Args:
-        metrics: the port of each member's metrics.
-        shared: figures of the whole federation at this moment.
+    metrics: the port of each member's metrics.
     """
 
-    def __init__(
-        self, household: Household, metrics: dict[str, int], every: float, shared: Callable[[], Sample]
-    ) -> None:
+    def __init__(self, household: Household, metrics: dict[str, int], every: float) -> None:
         self.samples: list[Sample] = []
-        self._household, self._metrics, self._every, self._shared = household, metrics, every, shared
-        self._tails = {name: Tail(one.folder / "events.jsonl") for name, one in household.members.items()}
-        self._over = threading.Event()
+        self._household, self._metrics, self._every, self._over = household, metrics, every, threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Sampler:
@@ -145,37 +109,25 @@ class Sampler:
 
     def _run(self) -> None:
         while not self._over.wait(self._every):
-            now, shared = time.time(), self._shared()
+            now = round(time.time(), 2)
             for name, member in self._household.members.items():
-                if (found := self._one(name, member)) is not None:
-                    self.samples.append({"time": round(now, 2), "member": name, **found, **shared})
+                with suppress(psutil.Error):
+                    if member.process is not None and member.alive:
+                        self.samples.append({"time": now, "member": name, **self._one(member, member.process.pid)})
 
-    def _one(self, name: str, member: Member) -> Sample | None:
-        process = member.watched()
-        if process is None:
-            return None
-        self._tails[name].new()
-        with suppress(psutil.Error):
-            times = process.cpu_times()
-            return {
-                "life": len(member.lives),
-                "rss": process.memory_info().rss,
-                "descriptors": process.num_fds(),
-                "threads": process.num_threads(),
-                "cpu": times.user + times.system,
-                "events": self._tails[name].lines,
-                "log": member.log.stat().st_size,
-                **_exposed(self._metrics[name]),
-            }
-        return None
+    def _one(self, member: Member, pid: int) -> Sample:
+        process = psutil.Process(pid)
+        return {
+            "life": len(member.lives), "rss": process.memory_info().rss, "descriptors": process.num_fds(),
+            "threads": process.num_threads(), "cpu": sum(process.cpu_times()[:2]), "log": member.log.stat().st_size,
+            "queued": _queued(self._metrics[member.name]),
+        }  # fmt: skip
 
 
-def _exposed(port: int) -> Sample:
+def _queued(port: int) -> float | None:
     with suppress(OSError, ValueError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2) as page:
-        text = page.read().decode()
-        queued, refused = _QUEUE.findall(text), _REFUSED.findall(text)
-        return {"queued": sum(map(float, queued)), "refused": float(refused[0]) if refused else None}
-    return {"queued": None, "refused": None}
+        return sum(map(float, _QUEUE.findall(page.read().decode())))
+    return None
 
 
 WARM, LEAST = 120.0, 600.0  # seconds of a process that are excluded, and that it must run for after them
@@ -184,45 +136,35 @@ BLOCK, DRAWS = 30, 500  # samples per bootstrap block, since neighbours are corr
 
 @dataclass(frozen=True)
 class Slope:
-    """Growth an hour, with its 95 % interval, and the hours of samples and the processes behind it."""
+    """Growth an hour, with its 95 % interval."""
 
     slope: float
     low: float
     high: float
-    hours: float
-    processes: int
 
 
-def slope(samples: Sequence[Sample], name: str, warm: float = WARM, least: float = LEAST) -> Slope | None:
+def slope(samples: Sequence[Sample], name: str) -> Slope | None:
     """The common slope within the processes of one member, each with its own intercept, by least squares.
 
-    The interval comes from a bootstrap of the residuals in blocks.
-
-    Args:
-        warm: seconds at the beginning of each process that are excluded.
-        least: seconds that a process must run for beyond these.
+    The interval comes from a bootstrap of the residuals in blocks. None if no process lived for long enough.
     """
-    times, values, seconds, processes = [], [], 0.0, 0
+    times, values = [], []
     for _, group in groupby(samples, lambda sample: sample["life"]):
         life = list(group)
-        kept = [sample for sample in life if sample["time"] >= life[0]["time"] + warm]
-        if len(kept) < 3 or kept[-1]["time"] - kept[0]["time"] < least:
-            continue
-        t = np.array([sample["time"] for sample in kept]) / 3600
-        y = np.array([float(sample[name]) for sample in kept])
-        times.append(t - t.mean())
-        values.append(y - y.mean())
-        seconds, processes = seconds + kept[-1]["time"] - kept[0]["time"], processes + 1
-    if not processes:
+        kept = [sample for sample in life if sample["time"] >= life[0]["time"] + WARM]
+        if len(kept) >= 3 and kept[-1]["time"] - kept[0]["time"] >= LEAST:
+            t, y = (np.array([float(sample[key]) for sample in kept]) for key in ("time", name))
+            times.append((t - t.mean()) / 3600)
+            values.append(y - y.mean())
+    if not times:
         return None
     t, y = np.concatenate(times), np.concatenate(values)
     fitted = float(t @ y / (t @ t))
-    rest, draws = y - fitted * t, np.random.default_rng(0)
-    block, starts = min(BLOCK, len(rest)), -(-len(rest) // min(BLOCK, len(rest)))
+    rest, draws, block = y - fitted * t, np.random.default_rng(0), min(BLOCK, len(y))
     again = []
     for _ in range(DRAWS):
-        begins = draws.integers(0, len(rest) - block + 1, starts)
+        begins = draws.integers(0, len(rest) - block + 1, -(-len(rest) // block))
         drawn = np.concatenate([rest[begin : begin + block] for begin in begins])[: len(rest)]
         again.append(fitted + float(t @ drawn / (t @ t)))
     low, high = np.percentile(again, [2.5, 97.5])
-    return Slope(fitted, float(low), float(high), seconds / 3600, processes)
+    return Slope(fitted, float(low), float(high))

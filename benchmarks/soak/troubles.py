@@ -1,41 +1,265 @@
-"""File systems of a given size for members' folders, which can be filled. They need root."""
+"""Troubles: their schedule from a seed, and what causes them: links that can be cut, file systems that can be filled
+(they need root), strangers, and signals.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import random
 import shutil
 import signal
 import socket
-import ssl
+import struct
 import subprocess
 import sys
+import threading
 import time
-from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.runs import ROOT
-from benchmarks.soak.authority import Authority
-from benchmarks.soak.link import Link
-from benchmarks.soak.members import Household
-from benchmarks.soak.schedule import STRANGERS, Trouble
+from benchmarks.soak.members import MEMBERS, PARTIES, Authority, Household
+from colonnade.common.conversation.conversation import SERVER
 
-MEGABYTES = 256
+BRIEF, LONG = (0.5, 5.0), (2.0, 30.0)  # seconds
+SHORT_OF_DISK = "party1", SERVER  # their folders are on file systems of their own
+OFTEN_RESTARTED = ("party1", "party2")
+STRANGERS = ("silent", "plain", "garbage", "foreign", "revoked", "hellos")
+
+# Kinds in which the server, party3 and party4 keep their processes, so that growth shows over many minutes.
+CALM: dict[str, tuple[tuple[str, ...], tuple[float, float]]] = {
+    "kill": (OFTEN_RESTARTED, BRIEF),
+    "stop": (OFTEN_RESTARTED, BRIEF),
+    "freeze": (OFTEN_RESTARTED, LONG),
+    "cut": (PARTIES, (0.0, 0.0)),
+    "hold": (PARTIES, LONG),
+    "close": (PARTIES, (1.0, 15.0)),
+    "list": ((SERVER,), (3.0, 14.0)),
+    **dict.fromkeys(STRANGERS, ((SERVER,), (4.0, 10.0))),
+}
+HARD: dict[str, tuple[tuple[str, ...], tuple[float, float]]] = {
+    "kill": ((SERVER,), BRIEF),
+    "stop": ((SERVER,), BRIEF),
+    "freeze": ((SERVER,), (2.0, 25.0)),
+    "full": ((SERVER,), (5.0, 15.0)),
+    "full party": (("party1",), (5.0, 15.0)),  # ends the run at all members, as documented
+    "kill party": (("party3", "party4"), BRIEF),
+    "kill all": (MEMBERS, BRIEF),
+    "renew": (PARTIES, (0.0, 0.0)),
+    "revoke": (PARTIES, (3.0, 6.0)),
+}
+
+
+@dataclass(frozen=True)
+class Trouble:
+    kind: str
+    members: tuple[str, ...]
+    seconds: float
+    pause: float
+
+    def __str__(self) -> str:
+        who = "all" if len(self.members) > 1 else self.members[0]
+        return f"{self.kind} {who}" + (f" {self.seconds:.1f} s" if self.seconds else "")
+
+
+def troubles(seed: int, minutes: float) -> Iterator[Trouble]:
+    """Endless troubles, in chapters: calm ones in random order, then hard ones in random order.
+
+    Args:
+        minutes: of the soak. Up to ten minutes calm and hard ones are mixed; longer soaks have longer chapters.
+    """
+    draws = random.Random(seed)
+    repeats = 1 if minutes <= 10 else 2 if minutes <= 30 else 4
+    while True:
+        calm = [_draw(draws, kind, *CALM[kind]) for kind in CALM for _ in range(repeats)]
+        hard = [_draw(draws, kind, *HARD[kind]) for kind in HARD]
+        draws.shuffle(calm)
+        draws.shuffle(hard)
+        both = calm + hard
+        if repeats == 1:
+            draws.shuffle(both)
+        yield from both
+
+
+def _draw(draws: random.Random, kind: str, members: tuple[str, ...], seconds: tuple[float, float]) -> Trouble:
+    victims = members if kind == "kill all" else (draws.choice(members),)
+    return Trouble(kind, victims, round(draws.uniform(*seconds), 1), round(draws.uniform(3.0, 9.0), 1))
+
+
+@dataclass
+class World:
+    household: Household
+    links: dict[str, Link]
+    disks: dict[str, Disk]
+    authority: Authority
+    port: int
+
+    def perform(self, trouble: Trouble) -> None:
+        """Causes a trouble, and ends its cause."""
+        first, kind = trouble.members[0], trouble.kind.split()[0]
+        if kind in STRANGERS:
+            knock(kind, self.port, self.authority.keys(first).parent, trouble.seconds)
+        elif kind == "cut":
+            self.links[first].cut()
+        elif kind == "renew":
+            self._renew(first, new_key=False)
+        else:
+            with self._while(kind, trouble):
+                time.sleep(trouble.seconds)
+        if kind == "revoke":
+            self._renew(first, new_key=True)
+
+    @contextlib.contextmanager
+    def _while(self, kind: str, trouble: Trouble) -> Iterator[None]:
+        """The block runs while the cause lasts."""
+        first, torn = trouble.members[0], self.authority.revoked
+        match kind:
+            case "kill" | "stop":
+                number = signal.SIGKILL if kind == "kill" else signal.SIGTERM
+                self.household.end(trouble.members, number, trouble.seconds)
+                yield
+            case "freeze":
+                self.household.signal(first, signal.SIGSTOP)
+                yield
+                self.household.signal(first, signal.SIGCONT)
+            case "hold" | "close":
+                link = self.links[first]
+                (link.hold if kind == "hold" else link.close)()
+                yield
+                link.mend()
+            case "full":
+                self.disks[first].fill()
+                yield
+                self.disks[first].free()
+            case "list":
+                whole = torn.read_bytes()
+                torn.write_bytes(whole[: len(whole) // 2])
+                yield
+                torn.write_bytes(whole)
+            case "revoke":
+                self.authority.revoke(first, "a lost laptop")
+                yield
+            case _:
+                yield
+
+    def _renew(self, name: str, *, new_key: bool) -> None:
+        self.household.stop()
+        self.authority.renew(name, new_key=new_key)
+        self.household.begin()
+
+
+_RESET = struct.pack("ii", 1, 0)  # closing sends RST, as after a pulled cable that a router noticed
+
+
+class Links:
+    """TCP proxies on loopback between parties and the server, in a thread. A context manager."""
+
+    def __init__(self, port: int) -> None:
+        self.port, self.loop = port, asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._links: list[Link] = []
+
+    def __enter__(self) -> Links:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for link in self._links:
+            link.cut()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+
+    def new(self) -> Link:
+        self._links.append(link := Link(self))
+        asyncio.run_coroutine_threadsafe(link.start(), self.loop).result(30)
+        return link
+
+
+class Link:
+    """One link. Its methods may be called in any thread."""
+
+    def __init__(self, links: Links) -> None:
+        self.port, self._links = 0, links
+        self._flowing, self._accepts = asyncio.Event(), True
+        self._flowing.set()
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def start(self) -> None:
+        self._listener = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        self.port = self._listener.sockets[0].getsockname()[1]
+
+    def cut(self) -> None:
+        """Resets all connections at both ends; accepts new ones."""
+        done = threading.Event()
+
+        def reset_all() -> None:
+            for writer in list(self._writers):
+                _reset(writer)
+            done.set()
+
+        self._links.loop.call_soon_threadsafe(reset_all)
+        done.wait(30)
+
+    def hold(self) -> None:
+        """Forwards nothing until `mend`; connections stay open, and new ones are accepted."""
+        self._links.loop.call_soon_threadsafe(self._flowing.clear)
+
+    def close(self) -> None:
+        """Resets all connections, and each new one at once, until `mend`."""
+        self._accepts = False
+        self.cut()
+
+    def mend(self) -> None:
+        """Forwards again, including what was held."""
+        self._accepts = True
+        self._links.loop.call_soon_threadsafe(self._flowing.set)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            if not self._accepts:
+                raise OSError
+            source, onwards = await asyncio.open_connection("127.0.0.1", self._links.port)
+        except OSError:
+            _reset(writer)
+            return
+        pair = {writer, onwards}
+        self._writers |= pair
+        try:
+            await asyncio.gather(self._pump(reader, onwards), self._pump(source, writer))
+        finally:
+            self._writers -= pair
+            for each in pair:
+                each.close()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                await self._flowing.wait()
+                writer.write(data)
+                await writer.drain()
+        with contextlib.suppress(OSError, RuntimeError):
+            await self._flowing.wait()
+            writer.close()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    writer.transport.abort()
 
 
 class Disk:
     """A tmpfs at a new folder. A context manager: afterwards the folder holds the same files on the underlying disk."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._filler = folder / ".filler"
+        self.folder, self._filler = folder, folder / ".filler"
 
     def __enter__(self) -> Disk:
         self.folder.mkdir(parents=True)
-        size = f"size={MEGABYTES}m,mode=0700"
-        subprocess.run(["mount", "-t", "tmpfs", "-o", size, "soak", str(self.folder)], check=True)
+        _mount(self.folder, "size=256m,mode=0700").check_returncode()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -55,146 +279,30 @@ class Disk:
         self._filler.unlink(missing_ok=True)
 
 
-def available() -> str:
-    """Reason that none can be mounted here, or ""."""
+def _mount(folder: Path, options: str) -> subprocess.CompletedProcess[str]:
+    command = ["mount", "-t", "tmpfs", "-o", options, "soak", str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def no_disks(probe: Path) -> str:
+    """Reason that none can be mounted here, or "". The folder is made and removed."""
     if os.geteuid() != 0:
         return "mounting a file system needs root"
-    probe = Path(f"/tmp/soak-probe-{os.getpid()}")
     probe.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "soak", str(probe)], capture_output=True, text=True, check=False
-    )
+    made = _mount(probe, "size=1m")
     if made.returncode == 0:
         subprocess.run(["umount", str(probe)], check=True)
     probe.rmdir()
     return made.stderr.strip()
 
 
-RATE, SILENT = 20, 60  # connections a second; concurrent silent connections
-_PLAIN = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
-_TLS = b"\x16\x03\x01\x02\x00\x01"  # a record that begins like a ClientHello
-
-
-def knock(kind: str, port: int, keys: Path, seconds: float) -> int:
-    """Knocks for some seconds; returns how often, or 0 where another process does it.
+def knock(kind: str, port: int, keys: Path, seconds: float) -> None:
+    """Strangers of a kind, of benchmarks/flooders.py, knock for some seconds: connections 20 times a second.
 
     Args:
         keys: folder of all members' keys, and those of `foreign` and `former`.
     """
-    if kind in ("revoked", "hellos"):
-        _flooder(kind, port, keys, seconds)
-        return 0
-    until, held, count = time.monotonic() + seconds, deque[socket.socket](), 0
-    draws = random.Random(port)
-    while time.monotonic() < until:
-        with contextlib.suppress(OSError):
-            held.append(_one(kind, port, keys, draws))
-            count += 1
-        while len(held) > SILENT:
-            held.popleft().close()
-        time.sleep(1 / RATE)
-    for connection in held:
-        connection.close()
-    return count
-
-
-def _one(kind: str, port: int, keys: Path, draws: random.Random) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", port), 5)
-    if kind == "plain":
-        connection.sendall(_PLAIN)
-    elif kind == "garbage":
-        connection.sendall((_TLS if draws.random() < 0.5 else b"") + draws.randbytes(2000))
-    elif kind == "foreign":
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        context.load_cert_chain(keys / "foreign" / "cert.pem", keys / "foreign" / "key.pem")
-        secured = context.wrap_socket(connection, server_hostname="localhost")
-        secured.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9))
-        return secured
-    return connection
-
-
-def _flooder(kind: str, port: int, keys: Path, seconds: float) -> None:
-    argv = [sys.executable, "-m", "benchmarks.flooders", kind, str(port), str(keys)]
+    argv = [sys.executable, "-m", "benchmarks.flooders", kind, str(port), str(keys), "20"]
     with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as flooder:
         time.sleep(seconds + 1)  # it takes a moment to start
         flooder.kill()
-
-
-UNTIL_TOLD = float("inf")
-FAREWELL = 20.0  # seconds that members have to end after SIGTERM
-
-
-@dataclass
-class World:
-    household: Household
-    links: dict[str, Link]
-    disks: dict[str, Disk]
-    authority: Authority
-    port: int
-
-    def perform(self, trouble: Trouble) -> str:
-        """Causes a trouble, and ends its cause. Returns a note, or ""."""
-        first = trouble.members[0]
-        if trouble.kind in STRANGERS:
-            count = knock(trouble.kind, self.port, self.authority.keys(first).parent, trouble.seconds)
-            return f"{count} connections" if count else ""
-        match trouble.kind.split()[0]:
-            case "kill":
-                self.household.end(trouble.members, signal.SIGKILL, trouble.seconds)
-                time.sleep(trouble.seconds)
-            case "stop":
-                self.household.end(trouble.members, signal.SIGTERM, trouble.seconds)
-                time.sleep(trouble.seconds)
-            case "freeze":
-                self.household.signal(first, signal.SIGSTOP)
-                time.sleep(trouble.seconds)
-                self.household.signal(first, signal.SIGCONT)
-            case "cut":
-                self.links[first].cut()
-            case "hold":
-                self.links[first].hold()
-                time.sleep(trouble.seconds)
-                self.links[first].mend()
-            case "close":
-                self.links[first].close()
-                time.sleep(trouble.seconds)
-                self.links[first].mend()
-            case "full":
-                return self._full(first, trouble.seconds)
-            case "list":
-                self._unreadable(trouble.seconds)
-            case "renew":
-                self._renewed(first, new_key=False)
-            case "revoke":
-                self.authority.revoke(first, "a lost laptop")
-                time.sleep(trouble.seconds)
-                self._renewed(first, new_key=True)
-        return ""
-
-    def stop_all(self) -> list[str]:
-        """Tells all to end; returns those that did not within `FAREWELL`."""
-        self.household.end(tuple(self.household.members), signal.SIGTERM, UNTIL_TOLD)
-        return self.household.await_ends(FAREWELL)
-
-    def _full(self, name: str, seconds: float) -> str:
-        if name not in self.disks:
-            return "left out: no file system of its own"
-        self.disks[name].fill()
-        time.sleep(seconds)
-        self.disks[name].free()
-        return ""
-
-    def _unreadable(self, seconds: float) -> None:
-        path = self.authority.revoked
-        whole = path.read_bytes()
-        path.write_bytes(whole[: len(whole) // 2])
-        time.sleep(seconds)
-        path.write_bytes(whole)
-
-    def _renewed(self, name: str, *, new_key: bool) -> None:
-        slow = self.stop_all()
-        for each in slow:
-            self.household.signal(each, signal.SIGKILL)
-        self.authority.renew(name, new_key=new_key)
-        self.household.begin()

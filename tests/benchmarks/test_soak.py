@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.soak import judge
-from benchmarks.soak.link import Links
+from benchmarks.soak.__main__ import codes, errors
 from benchmarks.soak.members import Life
 from benchmarks.soak.page import MEANINGS, section
 from benchmarks.soak.record import Rounds, Tail, slope
-from benchmarks.soak.schedule import CALM, HARD, troubles
+from benchmarks.soak.troubles import CALM, HARD, Links, troubles
 from tests.support.patience import PATIENCE
 
 
@@ -114,11 +113,11 @@ def test_a_repeated_round_with_another_loss_is_found() -> None:
 def test_a_tail_waits_for_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     tail = Tail(path)
-    assert tail.new() == []
+    assert list(tail.new()) == []
     path.write_text('{"kind": "a"}\n{"kind"')
-    assert tail.new() == [{"kind": "a"}]
+    assert list(tail.new()) == [{"kind": "a"}]
     path.write_text('{"kind": "a"}\n{"kind"\n{"kind": "b"}\n')
-    assert tail.new() == [{"kind": "b"}]  # what was torn is passed over
+    assert list(tail.new()) == [{"kind": "b"}]  # what was torn is passed over
 
 
 @pytest.mark.parametrize(("an_hour", "grows"), [(0.0, False), (30.0, True)])
@@ -130,7 +129,6 @@ def test_growth_is_told_from_noise_and_from_restarts(an_hour: float, grows: bool
     ]
     found = slope(samples, "rss")
     assert found is not None
-    assert found.processes == 4
     assert found.low - 1 < an_hour < found.high + 1
     assert (found.low > 0.5) is grows
 
@@ -141,27 +139,28 @@ def test_short_processes_have_no_slope() -> None:
 
 def test_unforeseen_ends_and_lines_are_found(tmp_path: Path) -> None:
     lives = [Life("server", 1, 0.0, 1.0, code, ordered) for code, ordered in ((3, False), (1, False), (-9, True))]
-    assert judge.codes([*lives, Life("party1", 2, 0.0, 1.0, -11)])[1] == [
+    assert codes([*lives, Life("party1", 2, 0.0, 1.0, -11)])[1] == [
         "server ended with code 1 at 1.0",
         "party1 ended with code -11 at 1.0",
     ]
     log = tmp_path / "server.log"
     log.write_text("error: party1 was lost after round 17\n       a hint\nTraceback (most recent call last):\n")
-    said, noise = judge.errors({"server": log})
+    said, noise = errors({"server": log})
     assert said == {"party1 was lost after round N": 1}
     assert len(noise) == 1
 
 
 def test_the_section_names_what_was_broken() -> None:
     trouble = {"kind": "kill", "members": ["party1"], "again": None}
-    broken = {key: ["wrong"] for key in ("results", "ledgers", "rounds", "codes", "noise", "orphans", "growth")}
+    kinds = ("results", "ledgers", "rounds", "codes", "noise", "orphans", "growth")
+    broken = {**{key: ["wrong"] for key in kinds}, "stuck": ["kill"], "parameters": ["party1"]}
     text = section(
         {
-            "troubles": [trouble, {**trouble, "again": 2.0}], "members": {}, "broken": {**broken, "stuck": ["kill"]},
-            "ledgers": {}, "version": "v", "machine": "m", "minutes": 3, "seed": 0, "rounds": 10, "rounds_done": 12,
-            "events": {}, "codes": {}, "equal": {}, "compared": 5, "errors": {},
+            "troubles": [trouble, {**trouble, "again": 2.0}], "members": {}, "broken": broken,
+            "entries": 5, "repeats": 0, "version": "v", "machine": "m", "minutes": 3, "seed": 0, "rounds": 10,
+            "rounds_done": 12, "sessions": 1, "codes": {"party1": {"0": 1}}, "compared": 5, "errors": {},
         }
     )  # fmt: skip
     assert "| 2 (1 without) | 2.0 s | 2.0 s |" in text
-    assert text.count(": 1, such as wrong") == 6 and ": 1, such as kill" in text
+    assert "byte by byte: none." in text and text.count(": 1, such as wrong") == 6 and ": 1, such as kill" in text
     assert "Growth: not measured" in text
