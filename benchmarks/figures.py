@@ -9,20 +9,13 @@ the bytes to 90, 95 and 97 %.
 
 `epsilon-person`: accuracy against the epsilon of a person with a row at every party, on MNIST. It draws measured
 numbers of the protocols' pages; epsilons of persons are computed here from a party's.
-
-`fedvs-2`, `fedvs-3`, `fedvs-4`: FedVS under its paper's delays, Figures 2, 3 and 4 of Li, Yao and Liu 2023 for Fashion-
-MNIST. 28 parties, half of them stragglers (experiments/fedvs/stragglers.yaml, split_avg/stragglers.yaml). Validation
-accuracy over the seconds of delays and bandwidth; computing takes none. Prints each run's time to 80 %, and writes the
-curves as JSON too.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 
 from benchmarks.report import console
@@ -126,61 +119,6 @@ def epsilon_figure(folder: Path) -> None:
     (folder / "epsilon-person.svg").write_text(as_file(picture), encoding="utf-8")
 
 
-SECONDS, TARGET = 400.0, 0.8  # of the virtual clock; accuracy
-
-
-def fedvs(segments: int, masks: int, rounds: int) -> tuple[str, ...]:
-    code = f"segments: {segments}, masks: {masks}, masked_answers: false"
-    protocol = f"federation.protocol={{name: fedvs, embedding: 32, {code}}}"
-    return ("fedvs/stragglers.yaml", protocol, f"federation.rounds={rounds}")
-
-
-_DP = "clip: 1, epsilon: 5, delta: 1.0e-5, evaluate: clean, adjacency: participation, accounting: renyi"
-DP = f"federation.privacy={{{_DP}}}"
-STRAGGLERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "2": {
-        "FedVS, K = 1": fedvs(1, 1, 600),
-        "Wait": ("split_avg/stragglers.yaml", "federation.rounds=600"),
-        "Ignore": ("split_avg/stragglers.yaml", "federation.quorum={deadline: 0.5}", "federation.rounds=700"),
-        "VAFL": ("split_avg/stragglers.yaml", "federation.protocol.arrivals=true", "federation.rounds=2000"),
-        "Wait-DP": ("split_avg/stragglers.yaml", "federation.rounds=600", DP, "federation.benchmark=true"),
-    },
-    "3": {
-        f"K = {segments}": fedvs(segments, 1, rounds) for segments, rounds in ((1, 600), (2, 400), (6, 150), (12, 60))
-    },
-    "4": {f"T = {masks}": fedvs(4, masks, rounds) for masks, rounds in ((1, 400), (3, 400), (5, 250), (9, 60))},
-}
-
-
-class Curve:
-    """Validation accuracy over time, from the events of a run: (seconds, accuracy)."""
-
-    def __init__(self) -> None:
-        self.points: Points = []
-        self._now = 0.0
-
-    def __call__(self, event: Event) -> None:
-        """Records an evaluation at the time when its round ended, since Answers of evaluations are late too."""
-        if event["kind"] == "round":
-            self._now = event["time"]
-        if event["kind"] == "evaluation" and event["part"] == "validation":
-            self.points.append((self._now, event["val_accuracy"]))
-
-
-def stragglers_figure(number: str, folder: Path) -> None:
-    series: dict[str, Points] = {}
-    for name, (file, *sets) in STRAGGLERS[number].items():
-        rounds, curve = _load(file, *sets).federation.rounds, Curve()
-        _simulate(curve, file, *sets, f"federation.evaluate={{every: {max(1, rounds // 25)}}}")
-        reached = next((f"{at:.1f} s to 80 %" for at, found in curve.points if found >= TARGET), "80 % not reached")
-        at, accuracy = curve.points[-1]
-        console.print(f"figure {number}, {name}: {reached}, {accuracy:.2%} after {at:.0f} s")
-        series[name] = [point for point in curve.points if point[0] <= SECONDS]
-    picture = lines(coloured(series), lambda y: f"{y:.0%}", lambda x: f"{x:.0f} s", span=(0.0, 0.9))
-    (folder / f"fedvs-figure-{number}.svg").write_text(as_file(picture), encoding="utf-8")
-    (folder / f"fedvs-figure-{number}.json").write_text(json.dumps(series), encoding="utf-8")
-
-
 def _load(file: str, *sets: str) -> Config:
     return load(ROOT / "experiments" / file, sets)
 
@@ -190,11 +128,7 @@ def _simulate(listen: Listener, file: str, *sets: str) -> None:
     Simulation(_load(file, *sets), base=base, telemetry=Telemetry(None, listen)).run()
 
 
-FIGURES: Mapping[str, Callable[[Path], None]] = {
-    "czofo-bytes": bytes_figure,
-    "epsilon-person": epsilon_figure,
-    **{f"fedvs-{number}": partial(stragglers_figure, number) for number in STRAGGLERS},
-}
+FIGURES: Mapping[str, Callable[[Path], None]] = {"czofo-bytes": bytes_figure, "epsilon-person": epsilon_figure}
 
 
 if __name__ == "__main__":
