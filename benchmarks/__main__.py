@@ -106,23 +106,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "accuracy": Benchmark(communication.accuracy, 30, ("mnist",)),
 }
 
-APART: Mapping[str, str] = {
-    "columns": "attacks on columns for docs/results/attacks.md, and times nothing",
-    "default_table": "compares protocols for docs/results/defaults.md, and times nothing",
-    "drill": "kills members and looks at what is left: `make drill`",
-    "small_tables": "compares defaults with a search for docs/results/defaults.md, and times nothing",
-    "leakage": "runs attacks for docs/results/attacks.md, and times nothing",
-    "figures": "draws pictures of the documentation, and times nothing",
-    "rescaling": "an audit for docs/protocols/vfl_afe.md, and times nothing",
-    "strangers": "memory that strangers take of two ports: `python -m benchmarks.strangers`",
-    "flooders": "the strangers of flood, as a process",
-    "gpu": "needs a GPU: `python -m benchmarks.gpu`",
-    "moving_picture": "draws docs/figures/run.svg, and times nothing",
-    "tree_gaps": "compares trees with scikit-learn's for docs/protocols/secureboost.md, and times nothing",
-    "report": "figures, their table, and the stopwatch",
-    "runs": "runs of `up`",
-}
-
 
 class Kept:
     """Results by benchmark; a path of None keeps them in memory."""
@@ -137,8 +120,9 @@ class Kept:
             return
         try:
             content = json.loads(self._path.read_text(encoding="utf-8"))
-            machine = content["machine"]
-            results = {name: _result(tree) for name, tree in content["results"].items()}
+            machine, trees = content["machine"], content["results"]
+            results = {name: Result(**tree | {"figures": tuple(Figure(**one) for one in tree["figures"])})
+                       for name, tree in trees.items()}  # fmt: skip
         except (ValueError, KeyError, TypeError, AttributeError) as wrong:
             raise SystemExit(f"{self._path}: no results of a bench ({wrong!r}); remove it, or name another") from None
         if machine != self.machine:
@@ -153,11 +137,6 @@ class Kept:
         if self._path is not None:
             tree = {"machine": self.machine, "results": {each: asdict(kept) for each, kept in self.results.items()}}
             write_durably(self._path, json.dumps(tree, indent=1).encode())
-
-
-def _result(tree: dict[str, object]) -> Result:
-    figures = tree.pop("figures")
-    return Result(figures=tuple(Figure(**figure) for figure in figures), **tree)  # type: ignore[arg-type, attr-defined]
 
 
 told = Console(stderr=True, highlight=False)  # stderr: the table on stdout may go into a file

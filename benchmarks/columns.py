@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.report import console
+from benchmarks.report import console, grid
 from colonnade.cli.checks.privacy import PLACE
 from colonnade.client.protocols import PARTICIPATE
 from colonnade.client.training.context import ClientContext
@@ -106,7 +106,7 @@ def main() -> None:
     if len(found) == len(CASES):
         lines = ",\n".join(json.dumps(cell) for cell in cells)
         PLACE.write_text(f'{{"cells": [\n{lines}\n]}}\n')
-    console.print("\n".join(_table(cells)), markup=False, soft_wrap=True)
+    console.print(grid(_HEADS, map(_line, cells)), markup=False, soft_wrap=True)
 
 
 def _measure(case: Case) -> list[dict[str, Any]]:
@@ -190,23 +190,22 @@ def _rounded(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
 
 
-def _table(cells: list[dict[str, Any]]) -> Iterator[str]:
-    yield (
-        "| hidden layers | numbers a column | messages | rounds | public start: known, searched | secret start: known, "
-        "searched | products: up to a rotation, by marginals | components | 1 % known rows (without messages) |"
-    )
-    yield "|" + "---|" * 9
-    for cell in cells:
-        public, secret = cell["public"], cell["secret"]
-        products = secret[PRODUCTS]
-        shown = [
-            ", ".join(_cell(public[name]["score"]) for name in (START, SEARCH)),
-            ", ".join(_cell(secret[name]["score"]) for name in (START, SEARCH)),
-            f"{_cell(products['more']['rotated'])}, {_cell(products['score'])}",
-            _cell(secret[COMPONENTS]["score"]),
-            f"{_cell(secret[ROWS]['score'])} ({_cell(secret[ROWS]['without'])})",
-        ]
-        yield f"| {cell['layers']} | {cell['ratio']:.2g} | {cell['of']} | {cell['rounds']} | {' | '.join(shown)} |"
+_HEADS = (
+    "hidden layers", "numbers a column", "messages", "rounds", "public start: known, searched",
+    "secret start: known, searched", "products: up to a rotation, by marginals", "components",
+    "1 % known rows (without messages)",
+)  # fmt: skip
+
+
+def _line(cell: dict[str, Any]) -> list[Any]:
+    public, secret = cell["public"], cell["secret"]
+    products = secret[PRODUCTS]
+    return [
+        cell["layers"], f"{cell['ratio']:.2g}", cell["of"], cell["rounds"],
+        *(", ".join(_cell(found[name]["score"]) for name in (START, SEARCH)) for found in (public, secret)),
+        f"{_cell(products['more']['rotated'])}, {_cell(products['score'])}", _cell(secret[COMPONENTS]["score"]),
+        f"{_cell(secret[ROWS]['score'])} ({_cell(secret[ROWS]['without'])})",
+    ]  # fmt: skip
 
 
 def _cell(score: Mapping[str, Any]) -> str:

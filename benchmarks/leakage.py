@@ -17,131 +17,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import console
+from benchmarks.report import console, grid
 from colonnade.reports import guarantee
 
-HEADS = (
-    "protocol, defence", "epsilon of a party", "AUC of norm, direction", "one batch (clusters; chance)",
-    "completion, active (raw columns)", "white box", "from predictions: generator, regression", "backdoor (untrained)",
-    "hijack; honest server",
-)  # fmt: skip
-
-Numbers = Mapping[str, Any]
-
-
-def deeper_table(places: Mapping[str, Path]) -> str:
-    lines = [f"| {' | '.join(HEADS)} |", "|---" * len(HEADS) + "|"]
-    return "\n".join([*lines, *(_deeper_line(name, place) for name, place in places.items())])
-
-
-def _deeper_line(name: str, place: Path) -> str:
-    cells = [name, _epsilon(place)]
-    for kinds, cell in CELLS:
-        found = [_party(place / "attacks" / f"{kind}.json") for kind in kinds]
-        cells.append(cell(*found) if all(found) else "-")
-    return f"| {' | '.join(cells)} |"
-
-
-def _scores(found: Numbers) -> str:
-    return ", ".join(_number(found["best"][method]["auc"], found["best"][method]["interval"])
-                     for method in ("norm", "direction") if found["best"][method]) or "-"  # fmt: skip
-
-
-def _batches(found: Numbers) -> str:
-    if not (best := found["best"]):
-        return "-"
-    return f"{_interval_share(best['accuracy'], best['interval'])} ({best['clusters']:.0%}; {best['chance']:.0%})"
-
-
-def _completion(passive: Numbers, active: Numbers) -> str:
-    shares = (f"{one['accuracy']:.0%} [{one['lowest']:.0%}, {one['highest']:.0%}]" for one in (passive, active))
-    return f"{', '.join(shares)} ({passive['baseline']:.0%})"
-
-
-def _read(found: Numbers) -> str:
-    """The error relative to that of the mean row, and the share of readable reconstructions."""
-    read = found["readable"]
-    return f"{found['mse'] / found['floor']:.2f}, {_interval_share(read['made'], read['interval'])}"
-
-
-def _features(found: Numbers) -> str:
-    return "; ".join(_read(found[how]) for how in ("equations", "generator", "regression") if how in found)
-
-
-def _hijack(found: Numbers) -> str:
-    return f"{_read(found)}; {_read(found['honest'])}"
-
-
-def _backdoor(found: Numbers) -> str:
-    return f"{_interval_share(found['success'], found['interval'])} ({found['untrained']:.0%})"
-
-
-CELLS: tuple[tuple[tuple[str, ...], Callable[..., str]], ...] = (
-    (("scores",), _scores),
-    (("batches",), _batches),
-    (("completion", "active-completion"), _completion),
-    (("whitebox",), _read),
-    (("features",), _features),
-    (("backdoor",), _backdoor),
-    (("hijack",), _hijack),
-)
-"""Kinds of attacks, and the function that makes a cell from their numbers."""
-
-
-def _interval_share(share: float, interval: tuple[float, float]) -> str:
-    return f"{share:.0%} [{interval[0]:.0%}, {interval[1]:.0%}]"
-
-
-def _number(value: float, interval: tuple[float, float]) -> str:
-    return f"{value:.2f} [{interval[0]:.2f}, {interval[1]:.2f}]"
-
-
-def _party(path: Path) -> Numbers | None:
-    """The numbers of the attacked party; None if the attack does not fit the run."""
-    return next(iter(json.loads(path.read_text(encoding="utf-8"))["parties"].values())) if path.exists() else None
-
-
-def _epsilon(place: Path) -> str:
-    summary = json.loads((place / "summary.json").read_text(encoding="utf-8"))
-    known = [value for value in guarantee.by_party(summary).values() if value is not None]
-    own = [f"{max(known):.3g}"] if known else ["none"]
-    for of in ("label_privacy", "answer_privacy"):
-        if (found := summary.get(of)) and found["epsilon"] is not None:
-            own.append(f"labels {found['epsilon']:.3g}")
-    return "; ".join(own)
-
-
 FILE = Path(__file__).parents[1] / "experiments" / "leakage" / "mnist.yaml"
-COMMAND = (sys.executable, "-m", "colonnade")
-ATTACKS = {
-    "labels": ("--kind", "labels"),
-    "inversion": ("--kind", "inversion"),
-    "labels-once": ("--kind", "labels", "--epochs", "1"),
-    "inversion-once": ("--kind", "inversion", "--epochs", "1"),
-    "membership": ("--kind", "membership"),
-}
-
-_LEFT = ("--party", "left")
-DEEPER = {
-    "scores": ("--kind", "scores", *_LEFT),
-    "batches": ("--kind", "batches", *_LEFT),
-    "completion": ("--kind", "completion", *_LEFT),
-    "active-completion": ("--kind", "active-completion", *_LEFT),
-    "whitebox": ("--kind", "whitebox", *_LEFT),
-    "features": ("--kind", "features", *_LEFT),
-    "backdoor": ("--kind", "backdoor", "--labels", "20", *_LEFT),
-    "hijack": ("--kind", "hijack", *_LEFT),
-}
-"""Attacks of the second table."""
-DEEP = (
-    "split",
-    "split, labels noised once",
-    "vfl_afe, positive sphere",
-    "vafl, answers noised",
-    "vimadmm",
-    "fdml, blinded",
-)
-"""Runs of the second table, by their names in `CASES`."""
+Numbers = Mapping[str, Any]
 
 _ROWS = "federation.privacy={mechanism: adaptive, clip: 1, release: %s, noise_multiplier: %s, delta: 0.01}"
 _BALL, _POSITIVE = _ROWS % ("ball", 0.5), _ROWS % ("positive_sphere", 0.5)
@@ -186,44 +66,70 @@ CASES: dict[str, tuple[str, ...]] = {
     "c_vfl": (_named("c_vfl", "embedding: 64, local_steps: 3"), *_LOCAL),
 }  # fmt: skip
 
+ATTACKS = {
+    "labels": (), "inversion": (), "membership": (), "labels-once": ("--epochs", "1"),
+    "inversion-once": ("--epochs", "1"),
+}  # fmt: skip
+DEEPER = ("scores", "batches", "completion", "active-completion", "whitebox", "features", "backdoor", "hijack")
+"""Attacks of the second table, on `left`."""
+DEEP = (
+    "split", "split, labels noised once", "vfl_afe, positive sphere", "vafl, answers noised", "vimadmm",
+    "fdml, blinded",
+)  # fmt: skip
+"""Runs of the second table, by their names in `CASES`."""
 
-def main() -> None:
-    folder, *names = sys.argv[1:]
-    for name in names or CASES:
-        _run(Path(folder), name)
-    console.print(_table(Path(folder), names or list(CASES)), markup=False, soft_wrap=True)
-    if deep := [name for name in names or DEEP if name in DEEP]:
-        console.print(deeper_table({name: _place(Path(folder), name) for name in deep}), markup=False,
-                      soft_wrap=True)  # fmt: skip
+
+def main(folder: Path, names: list[str]) -> None:
+    for name in names:
+        _run(folder / _file(name), name)
+    first = [_line(folder / _file(name), name) for name in names]
+    second = [_deeper_line(folder / _file(name), name) for name in names if name in DEEP]
+    for heads, lines in ((HEADS, first), (DEEPER_HEADS, second)):
+        if lines:
+            console.print(grid(heads, lines), markup=False, soft_wrap=True)
 
 
-def _run(folder: Path, name: str) -> None:
-    place = _place(folder, name)
+def _file(name: str) -> str:
+    return name.replace(", ", "-").replace(" ", "_")
+
+
+def _run(place: Path, name: str) -> None:
     if not (place / "summary.json").exists():
         sets = [word for value in CASES[name] for word in ("--set", value)]
         _call("simulate", FILE, "--out", place, *sets)
-    for attack, options in {**ATTACKS, **(DEEPER if name in DEEP else {})}.items():
-        if not _kept(place, attack).exists():
-            _call("attack", place, *options, "--out", _kept(place, attack).parent)
+    wanted: dict[str, tuple[str, ...]] = dict(ATTACKS)
+    if name in DEEP:
+        wanted |= dict.fromkeys(DEEPER, ("--party", "left")) | {"backdoor": ("--labels", "20", "--party", "left")}
+    for attack, options in wanted.items():
+        if not (kept := _kept(place, attack)).exists():
+            _call("attack", place, "--kind", kept.stem, *options, "--out", kept.parent)
     console.print(f"{name}: done", style="dim")
 
 
 def _call(*words: object) -> None:
-    ended = subprocess.run([*COMMAND, *map(str, words)], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "colonnade", *map(str, words)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode:
         console.print(f"{words[0]} {words[1]}: {ended.stderr.strip().splitlines()[:2]}", style="red")
 
 
-def _table(folder: Path, names: list[str]) -> str:
-    lines = [
-        "| protocol, defence | test accuracy | epsilon of a party | labels named: one epoch, all | MSE over the mean "
-        "image's | readable | members told | epsilon at least |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    return "\n".join([*lines, *(_line(_place(folder, name), name) for name in names)])
+def _kept(place: Path, attack: str) -> Path:
+    kind = attack.removesuffix("-once")
+    return place / ("attacks" if kind == attack else "attacks-once") / f"{kind}.json"
 
 
-def _line(place: Path, name: str) -> str:
+def _json(path: Path) -> Numbers:
+    found: Numbers = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return found
+
+
+HEADS = [
+    "protocol, defence", "test accuracy", "epsilon of a party", "labels named: one epoch, all",
+    "MSE over the mean image's", "readable", "members told", "epsilon at least",
+]  # fmt: skip
+
+
+def _line(place: Path, name: str) -> list[str]:
     summary = _json(place / "summary.json")
     found = {attack: _json(_kept(place, attack)) for attack in ATTACKS}
     named, made, read = [], [], []
@@ -233,25 +139,17 @@ def _line(place: Path, name: str) -> str:
         images = [party for party in found[f"inversion{how}"].get("parties", {}).values() if party]
         made.append(f"{_mean([each['mse'] / each['floor'] for each in images]):.2f}" if images else "-")
         read.append(_share([each["readable"]["made"] for each in images]))
-    membership = found["membership"]
-    cells = [
-        _share([summary.get("metrics", {}).get("test_accuracy")]),
-        _claimed(summary),
+    membership, epsilon = found["membership"], _epsilon(summary)
+    return [
+        name, _share([summary.get("metrics", {}).get("test_accuracy")]), epsilon,
         *(", ".join(dict.fromkeys(pair)) for pair in (named, made, read)),
-        _share([membership.get("accuracy")]),
-        f"{membership['least_epsilon']:.1f}" if membership else "-",
-    ]
-    return f"| {name} | {' | '.join(cells)} |"
+        _share([membership.get("accuracy")]), f"{membership['least_epsilon']:.1f}" if membership else "-",
+    ]  # fmt: skip
 
 
-def _claimed(summary: dict[str, Any]) -> str:
+def _epsilon(summary: Numbers) -> str:
     known = [value for value in guarantee.by_party(summary).values() if value is not None]
     return f"{max(known):.3g}" if known else "none"
-
-
-def _kept(place: Path, attack: str) -> Path:
-    kind = attack.removesuffix("-once")
-    return place / ("attacks" if kind == attack else "attacks-once") / f"{kind}.json"
 
 
 def _share(values: list[float | None]) -> str:
@@ -263,13 +161,65 @@ def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-def _place(folder: Path, name: str) -> Path:
-    return folder / name.replace(", ", "-").replace(" ", "_")
+DEEPER_HEADS = [
+    "protocol, defence", "epsilon of a party", "AUC of norm, direction", "one batch (clusters; chance)",
+    "completion, active (raw columns)", "white box", "from predictions: generator, regression", "backdoor (untrained)",
+    "hijack; honest server",
+]  # fmt: skip
 
 
-def _json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+def _deeper_line(place: Path, name: str) -> list[str]:
+    summary = _json(place / "summary.json")
+    epsilons = [_epsilon(summary)]
+    for of in ("label_privacy", "answer_privacy"):
+        if (found := summary.get(of)) and found["epsilon"] is not None:
+            epsilons.append(f"labels {found['epsilon']:.3g}")
+    cells = [name, "; ".join(epsilons)]
+    for kinds, cell in CELLS:  # the numbers of the attacked party; none if the attack does not fit the run
+        of_kinds = [next(iter(_json(_kept(place, kind)).get("parties", {}).values()), None) for kind in kinds]
+        cells.append(cell(*of_kinds) if all(of_kinds) else "-")
+    return cells
+
+
+def _within(share: float, interval: tuple[float, float]) -> str:
+    return f"{share:.0%} [{interval[0]:.0%}, {interval[1]:.0%}]"
+
+
+def _scores(found: Numbers) -> str:
+    best = [found["best"][method] for method in ("norm", "direction") if found["best"][method]]
+    told = (f"{one['auc']:.2f} [{one['interval'][0]:.2f}, {one['interval'][1]:.2f}]" for one in best)
+    return ", ".join(told) or "-"
+
+
+def _batches(found: Numbers) -> str:
+    if not (best := found["best"]):
+        return "-"
+    return f"{_within(best['accuracy'], best['interval'])} ({best['clusters']:.0%}; {best['chance']:.0%})"
+
+
+def _completion(passive: Numbers, active: Numbers) -> str:
+    shares = (_within(one["accuracy"], (one["lowest"], one["highest"])) for one in (passive, active))
+    return f"{', '.join(shares)} ({passive['baseline']:.0%})"
+
+
+def _read(found: Numbers) -> str:
+    """The error relative to that of the mean row, and the share of readable reconstructions."""
+    read = found["readable"]
+    return f"{found['mse'] / found['floor']:.2f}, {_within(read['made'], read['interval'])}"
+
+
+CELLS: tuple[tuple[tuple[str, ...], Callable[..., str]], ...] = (
+    (("scores",), _scores),
+    (("batches",), _batches),
+    (("completion", "active-completion"), _completion),
+    (("whitebox",), _read),
+    (("features",), lambda found: "; ".join(
+        _read(found[how]) for how in ("equations", "generator", "regression") if how in found)),
+    (("backdoor",), lambda found: f"{_within(found['success'], found['interval'])} ({found['untrained']:.0%})"),
+    (("hijack",), lambda found: f"{_read(found)}; {_read(found['honest'])}"),
+)  # fmt: skip
+"""Kinds of attacks, and the function that makes a cell from their numbers."""
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]), sys.argv[2:] or list(CASES))

