@@ -239,8 +239,9 @@ def share_template(tree: dict[str, Any]) -> dict[str, Any]:
     party that is not in it: an override with a misspelt name would else be a party without data.
     """
     federation, own = tree.get("federation"), tree.get("parties") or {}
-    read = isinstance(federation, dict) and "parties" in federation and isinstance(own, dict)
-    roster = read_roster(federation["parties"]) if read else {}
+    roster: dict[str, str] = {}
+    if isinstance(federation, dict) and "parties" in federation and isinstance(own, dict):
+        roster = read_roster(federation["parties"])
     for name in own if roster else ():
         if name not in roster:
             names = [*map(str, roster)]
@@ -252,7 +253,7 @@ def share_template(tree: dict[str, Any]) -> dict[str, Any]:
     template = {} if tree[TEMPLATE] is None else tree[TEMPLATE]
     if not isinstance(template, dict):
         raise ConfigError(f"{TEMPLATE}{shown(template)}: expected keys and values")
-    if not read:
+    if not roster:
         return rest  # refused later
     return {**rest, "parties": {name: _merge(template, own.get(name) or {}) for name in roster}}
 
