@@ -21,7 +21,7 @@ from colonnade.common.text import plain
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.screen import out
 from colonnade.reports.html.charts import Axis, Bar, Dot, Mark, Trend, line_chart, row_chart, scatter_chart
-from colonnade.reports.html.page import Html, render
+from colonnade.reports.html.page import Html, render, tile
 from colonnade.reports.standings.contender import SHARES, Estimate, Measure
 from colonnade.reports.standings.page import Figure, ValueTable
 from colonnade.reports.words import counted, seconds
@@ -248,13 +248,10 @@ class TunePage:
             f"{self._name} is optimistic for new rows."
         )
         return [
-            {"title": "Best settings", "value": f"trial {self.best.number}", "tone": "good",
-             "lines": [in_short(setting) for setting in self.best.settings]},
-            {"title": "Trials", "value": str(len(records)), "tone": "",
-             "lines": [", ".join(states), f"{seconds(spent)} of computing"]},
-            {"title": "Next", "value": "best.yaml", "tone": "",
-             "lines": [seen, "The test rows were not looked at: a run of best.yaml tests it."]},
-        ]  # fmt: skip
+            tile("Best settings", f"trial {self.best.number}", *map(in_short, self.best.settings), tone="good"),
+            tile("Trials", str(len(records)), ", ".join(states), f"{seconds(spent)} of computing"),
+            tile("Next", "best.yaml", seen, "The test rows were not looked at: a run of best.yaml tests it."),
+        ]
 
     def _history(self, done: Sequence[TrialRecord]) -> Html:
         front: list[tuple[float, float]] = []
@@ -424,11 +421,10 @@ class CvPage:
         rows = f"{least} rows" if least == most else f"{least} to {most} rows"
         divided = f"{self.splits['folds']}, {counted(self.splits['repeats'], 'repeat')}"
         return [
-            {"title": "Protocol", "value": protocol, "tone": "", "lines": [f"{seconds(spent)} of computing"]},
-            {"title": "Folds", "value": str(len(self.records)), "tone": "",
-             "lines": [f"{divided}; {rows} held out each"]},
-            {"title": "Drawn by", "value": kind, "tone": "", "lines": [f"scikit-learn, seed {self.splits['seed']}"]},
-        ]  # fmt: skip
+            tile("Protocol", protocol, f"{seconds(spent)} of computing"),
+            tile("Folds", str(len(self.records)), f"{divided}; {rows} held out each"),
+            tile("Drawn by", kind, f"scikit-learn, seed {self.splits['seed']}"),
+        ]
 
     def _chart(self) -> Html:
         """A dot a fold, below the mean with its interval."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from colonnade.common.parsing.earlier_defaults import with_defaults_before
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.privacy.accounting.ledger import BEGINNING, newest
-from colonnade.common.run.json_text import is_number
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.text import literal
 from colonnade.reports.card.answers import PLACES, Answers, answers_of, template
@@ -39,10 +38,10 @@ from colonnade.reports.console.summary import (
     positive_of,
     what_else,
 )
-from colonnade.reports.decision import decision_rows
+from colonnade.reports.decision import confusion_of, decision_rows
 from colonnade.reports.guarantee import by_party, describe_person, describe_privacy, details, void
 from colonnade.reports.html.page import render, tile
-from colonnade.reports.records.ledgers import describe_kind, is_file_name
+from colonnade.reports.records.ledgers import describe_kind
 from colonnade.reports.records.run import RecordedRun, is_party, read_run
 from colonnade.reports.run_page.about import headline
 from colonnade.reports.run_page.parties import FOREST_COLUMNS, forest_columns, tree_bytes
@@ -193,7 +192,7 @@ def _columns(run: RecordedRun, config: Config, name: str, own: PartyConfig) -> s
     if (base := folder.base()) is None:
         return "not known here"
     try:
-        if is_file_name(name) and (fitted := EncoderFile(folder.party(name).path, begun=True).columns()):
+        if fitted := EncoderFile(folder.party(name).path, begun=True).columns():
             return str(fitted)
         return str(len(column_names(own.data, config.federation.party_index(name), base)))
     except (ColonnadeError, OSError):
@@ -213,12 +212,8 @@ def _decided(run: RecordedRun) -> Iterator[tuple[str, object]]:
 
 def _evaluated(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, object]]:
     """Rows that nobody trained on, and their classes."""
-    details = run.summary.get("details")
     for part in ("test", "validation"):
-        found = details.get(part) if isinstance(details, Mapping) else None
-        confusion = found.get("confusion") if isinstance(found, Mapping) else None
-        if isinstance(confusion, list) and all(isinstance(line, list) for line in confusion):
-            counts = [sum(line) for line in confusion]
+        if counts := [sum(line) for line in confusion_of(run.summary, part)]:
             yield f"{part} rows", counted(sum(counts), "row")
             if len(counts) <= _LISTED and any(counts):
                 shares = (f"{_class(config, at)} {count / sum(counts):.1%}" for at, count in enumerate(counts))
@@ -246,9 +241,8 @@ def _factors(asked: Sequence[tuple[str, object]], found: ScoreFindings | None) -
 
 
 def _prevalence(run: RecordedRun) -> Iterator[tuple[str, object]]:
-    classes = run.summary.get("classes")
-    if isinstance(classes, Mapping) and isinstance(classes.get("share"), int | float):
-        yield "prevalence", f"the commonest class has {classes['share']:.1%} of the training rows"
+    if (share := (run.summary.get("classes") or {}).get("share")) is not None:
+        yield "prevalence", f"the commonest class has {share:.1%} of the training rows"
 
 
 def _dates(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, object]]:
@@ -271,26 +265,19 @@ def _dates(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, objec
 def _good(run: RecordedRun) -> Iterator[tuple[str, object]]:
     yield from metric_rows(run.summary, {f"test_{key}": f"test {name}" for key, name in _MORE.items()})
     yield from own_models(run.summary["metrics"])
-    said = (run.explained or {}).get("said")
-    yield "parties", said if isinstance(said, str) else "not measured: colonnade explain RUN says who matters"
+    yield "parties", (run.explained or {}).get("said", "not measured: colonnade explain RUN says who matters")
 
 
 def _importance(run: RecordedRun) -> Iterator[CardTable]:
     """What is lost without each party, as `explain` measured it."""
-    found = run.explained or {}
-    parties, measure = found.get("parties"), str(found.get("measure"))
-    if not isinstance(parties, Mapping) or not all(isinstance(one, Mapping) for one in parties.values()):
+    if (found := run.explained) is None:
         return
     rows = []
-    for name, one in parties.items():
-        lost, ends = one.get("drop_missing"), one.get("interval")
-        if not is_number(lost):
-            return
-        known = isinstance(ends, list) and len(ends) == 2 and all(map(is_number, ends))
-        chance = "-" if not known else f"{ends[0]:.4f} to {ends[1]:.4f}"
-        rows.append((str(name), f"{lost:.4f}", chance, "yes" if one.get("told") else "no" if known else "-"))
-    rows.sort(key=lambda row: -float(row[1]))
-    head = ("party", f"{measure} lost without it", "interval", "told from chance")
+    for name in found["ranked"]:
+        one = found["parties"][name]
+        low, high = one["interval"]
+        rows.append((name, f"{one['drop_missing']:.4f}", f"{low:.4f} to {high:.4f}", "yes" if one["told"] else "no"))
+    head = ("party", f"{found['measure']} lost without it", "interval", "told from chance")
     yield CardTable(head, rows, "By what is lost without a party")
 
 
@@ -346,7 +333,7 @@ def _provenance(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, 
         )
     for name in run.parties:
         ledger = RunFolder(run.folder).party(name).ledger
-        if is_file_name(name) and (head := newest(ledger)) != BEGINNING:
+        if (head := newest(ledger)) != BEGINNING:
             yield f"newest hash of {name}'s ledger", head
 
 

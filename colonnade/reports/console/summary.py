@@ -15,7 +15,7 @@ from colonnade.common.text import escaped_lines, plain
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.progress import JUDGED, megabytes, score_words
 from colonnade.reports.console.screen import Screen
-from colonnade.reports.decision import decision_rows
+from colonnade.reports.decision import confusion_of, decision_rows
 from colonnade.reports.guarantee import describe_privacy, details
 from colonnade.reports.words import counted
 
@@ -138,7 +138,7 @@ def quality_words(summary: Mapping[str, Any]) -> str:
         known = [(key, name) for key, name in _judging(summary, part) if _has(metrics, key)]
         if known:
             said = ", ".join(f"{name} {_beside(summary, metrics, key)}" for key, name in known)
-            rows = _rows_of(summary, words)
+            rows = sum(map(sum, confusion_of(summary, words)))
             return f"{words} {said}" + (f"; {counted(rows, f'{words} row')}" if rows else "")
     return "not measured"
 
@@ -153,15 +153,15 @@ def _judging(summary: Mapping[str, Any], part: str) -> list[tuple[str, str]]:
 
 
 def _has(metrics: Mapping[str, Any], key: str) -> bool:
-    return isinstance(metrics.get(key), int | float)
+    return metrics.get(key) is not None
 
 
 def _beside(summary: Mapping[str, Any], metrics: Mapping[str, Any], key: str) -> str:
     """A metric, and what chance or a model without columns reaches."""
     part, _, name = key.partition("_")
     said = number_words(key, metrics[key])
-    verdict = _of_part(summary, _PARTS[f"{part}_"]).get("chance")
-    if isinstance(verdict, Mapping) and verdict.get("metric") == name and _has(verdict, "chance"):
+    verdict = ((summary.get("details") or {}).get(_PARTS[f"{part}_"]) or {}).get("chance") or {}
+    if verdict.get("metric") == name:
         return f"{said} (chance: {number_words(key, verdict['chance'])})"
     baseline = summary["metrics"].get(f"{part}_baseline_{name}")
     return (
@@ -169,17 +169,6 @@ def _beside(summary: Mapping[str, Any], metrics: Mapping[str, Any], key: str) ->
         if baseline is None or name not in BASELINES
         else f"{said} ({BASELINES[name]}: {number_words(key, baseline)})"
     )
-
-
-def _of_part(summary: Mapping[str, Any], part: str) -> Mapping[str, Any]:
-    found = (summary.get("details") or {}).get(part)
-    return found if isinstance(found, Mapping) else {}
-
-
-def _rows_of(summary: Mapping[str, Any], part: str) -> int:
-    """Rows of a part, 0 if unknown."""
-    confusion = _of_part(summary, part).get("confusion") or ()
-    return sum(sum(row) for row in confusion)
 
 
 def _further(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -245,17 +234,14 @@ def metric_rows(summary: Mapping[str, Any], more: Mapping[str, str] = MappingPro
 
 def positive_of(summary: Mapping[str, Any]) -> str | None:
     """Name of the class that AUC, average precision, KS, gain and lift refer to; None unless there are two classes."""
-    classes = summary.get("classes")
-    positive = classes.get("positive") if isinstance(classes, Mapping) else None
-    return positive if isinstance(positive, str) else None
+    positive: str | None = (summary.get("classes") or {}).get("positive")
+    return positive
 
 
 def measure_of(summary: Mapping[str, Any]) -> str:
     """The metric that judges the model for unequal classes; "" where the accuracy or the RMSE does."""
-    classes = summary.get("classes")
-    if isinstance(classes, Mapping):
-        measure = classes.get("measure") if classes.get("unequal") else ""
-        return str(measure) if measure in JUDGED else ""
+    if classes := summary.get("classes"):
+        return str(classes["measure"]) if classes.get("unequal") and classes["measure"] in JUDGED else ""
     if summary.get("status") == "unfinished":  # evaluations have the metric only on request
         return next((name for name in JUDGED if f"val_{name}" in summary["metrics"]), "")
     return ""
@@ -299,15 +285,15 @@ def extra_metrics(metrics: Mapping[str, Any]) -> Iterator[tuple[str, str, float]
 def best_of_stopped(summary: Mapping[str, Any]) -> dict[str, Any] | None:
     """The best round of a run whose model is that round's; None if the model is the last round's."""
     best, model = summary.get("best"), summary.get("model")
-    if not isinstance(model, Mapping):  # written before version 0.3
+    if model is None:  # written before version 0.3
         return best if summary.get("stopped") else None
-    return best if best and model.get("round") == best["round"] != summary["rounds"] else None
+    return best if best and model["round"] == best["round"] != summary["rounds"] else None
 
 
 def model_words(summary: Mapping[str, Any]) -> str:
     """Says which round's model the run keeps; "" if it is the last one."""
     model = summary.get("model")
-    if not isinstance(model, Mapping) or (model["round"] == summary["rounds"] and not summary.get("privacy")):
+    if model is None or (model["round"] == summary["rounds"] and not summary.get("privacy")):
         return ""
     return f"of round {model['round']}, {model['why']}"
 

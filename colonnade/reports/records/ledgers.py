@@ -15,7 +15,6 @@ from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports.words import counted
 
 _DELTA = re.compile(r"\bdelta=(\S+)")
-_LONGEST = 255  # maximum bytes of a file name
 
 
 @dataclass
@@ -38,21 +37,11 @@ class Book:
 
 
 def read_books(folder: Path, parties: Iterable[str]) -> dict[str, Book]:
-    """Reads parties/NAME/ledger.jsonl by kind of message; empty without a ledger.
-
-    Names in the roster that are not plain file names are skipped, so that none acts as a path.
-    """
+    """Reads parties/NAME/ledger.jsonl by kind of message; empty without a ledger."""
     books: dict[str, Book] = {}
     for party in parties:
-        if not is_file_name(party):
-            continue
         _read(RunFolder(folder).party(party).ledger, party, books)
     return books
-
-
-def is_file_name(name: str) -> bool:
-    """True if a name from a file is a plain folder name, not a path."""
-    return Path(name).name == name and len(name.encode(errors="replace")) <= _LONGEST
 
 
 def read_books_of(ledger: Path) -> dict[str, Book]:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, ValidationError
 
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import InputError
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.parsing.yaml_tree import parse_yaml
+from colonnade.common.run.files import refuse_path
 from colonnade.common.run.json_text import is_number, read_lines
 from colonnade.common.run.run_folder import PartyFolder, RunFolder, describe_source, read_record
-from colonnade.reports.records.ledgers import Book, is_file_name, read_books
+from colonnade.reports.records.ledgers import Book, read_books
 from colonnade.server.member.timeline import follow
 
 
@@ -149,14 +152,36 @@ BASELINES = ("test_baseline_accuracy", "test_baseline_rmse")
 """Metrics of a model that knows no column: equal in all rounds, for they depend only on the rows."""
 
 _ALONE = "`colonnade report` writes its own page, of one folder that is not followed; a run's is made from the server's"
-_EXPECTED: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
-    "status": ("a word", str),
-    "protocol": ("a name", str),
-    "parties": ("a list of names", list),
-    "rounds": ("a number", int),
-    "seconds": ("a number", (int, float)),
-    "metrics": ("names and numbers", dict),
-}
+
+
+class _Details(BaseModel):
+    """Of the rows of a part."""
+
+    model_config = ConfigDict(strict=True)
+
+    confusion: list[list[NonNegativeInt]] = []
+    gains: list[dict[str, FiniteFloat | None]] = []
+    reliability: list[dict[str, FiniteFloat]] = []
+    decision: dict[str, Any] | None = None
+    residuals: dict[str, Any] | None = None
+
+
+class _Summary(BaseModel):
+    """What pages rely on in summary.json."""
+
+    model_config = ConfigDict(strict=True)
+
+    status: str
+    protocol: str
+    parties: list[Annotated[str, Field(max_length=255), AfterValidator(refuse_path)]]
+    rounds: NonNegativeInt
+    seconds: FiniteFloat
+    metrics: dict[str, float | None]
+    rows: dict[str, NonNegativeInt] = {}
+    details: dict[str, _Details] | None = None
+    decision: dict[str, Any] | None = None
+    classes: dict[str, Any] | None = None
+    absent: dict[str, FiniteFloat] | None = None
 
 
 @dataclass(frozen=True)
@@ -169,7 +194,7 @@ class RecordedRun:
         incidents: events of the parties whose folders are here, by time.
         books: releases of the parties, by kind of message.
         config: text of the configuration, "" if missing.
-        explained: content of explain.json, None if missing.
+        explained: content of explain.json; None if it is missing, or of version 0.2.
         pooled: name and summary of a run on all tables in one place, of the same tables and rows; None without one.
     """
 
@@ -188,6 +213,11 @@ class RecordedRun:
     @property
     def parties(self) -> tuple[str, ...]:
         return tuple(self.summary["parties"])
+
+    @cached_property
+    def sections(self) -> Mapping[str, Any]:
+        """The configuration's sections; those that are missing are empty."""
+        return sections_of(self.config)
 
     @property
     def virtual(self) -> bool:
@@ -222,7 +252,7 @@ def read_run(folder: Path) -> RecordedRun:
     clock = Clock(events, virtual=said.get("clock") == "virtual")
     return RecordedRun(
         folder, folder.resolve().name, said, events, incidents=_incidents(run, said["parties"]),
-        books=read_books(folder, said["parties"]), config=config, explained=read_record(run.explained),
+        books=read_books(folder, said["parties"]), config=config, explained=_explained(run),
         clock=clock, trace=Trace(events, clock), pooled=_pooled(run, said),
     )  # fmt: skip
 
@@ -240,15 +270,24 @@ def _summary(run: RunFolder) -> dict[str, Any] | None:
     hint = "it was altered, or written by another version; without it, the events alone are used"
     if found is None:
         raise InputError(f"{path} is torn or no summary", hint=hint)
-    for key, (expected, kind) in _EXPECTED.items():
-        if not isinstance(found.get(key), kind):
-            raise InputError(f"{path}: {key}: expected {expected}, found {found.get(key)!r:.80}", hint=hint)
+    try:
+        _Summary.model_validate(found)
+    except ValidationError as wrong:
+        first = wrong.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise InputError(f"{path}: {place}: {first['msg']}, found {first['input']!r:.80}", hint=hint) from None
     if found["protocol"] not in CONTRACTS:
         raise InputError(
             f"{path}: protocol: {found['protocol']!r:.80} is not known here",
             hint=f"{hint}; or install the package of its protocol",
         )
-    return {**found, "parties": [str(name) for name in found["parties"]]}
+    return found
+
+
+def _explained(run: RunFolder) -> dict[str, Any] | None:
+    """Content of explain.json; None if it is missing, or of a version that measured otherwise."""
+    found = read_record(run.explained)
+    return found if found and "without" in found else None
 
 
 def folders_beside(folder: Path) -> list[Path]:
@@ -290,7 +329,7 @@ def same_rows(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def _tables(run: RunFolder, parties: Sequence[str]) -> list[str] | None:
     """Fingerprints of the parties' tables; None unless all are known here."""
-    records = [read_record(run.party(name).encoder) or {} for name in parties if is_file_name(name)]
+    records = [read_record(run.party(name).encoder) or {} for name in parties]
     found = [str(record["fingerprint"]) for record in records if record.get("fingerprint")]
     return found if found and len(found) == len(parties) else None
 
@@ -316,8 +355,7 @@ def _so_far(events: Sequence[Event], config: str) -> dict[str, Any]:
     """Summary of a run without one, from events and configuration."""
     begun = next((event for event in reversed(events) if event["kind"] == "begin"), {})
     listening = next((event for event in events if event["kind"] == "listening"), {})
-    found = begun.get("parties") or listening.get("waiting_for")
-    names = [str(name) for name in found] if isinstance(found, list) else []
+    names = begun.get("parties") or listening.get("waiting_for") or []
     rounds = [event for event in events if event["kind"] == "round"]
     losses = [event["loss"] for event in rounds if "loss" in event]  # a skipped round has none
     metrics = {"train_loss": losses[-1]} if losses else {}
@@ -337,13 +375,20 @@ def _so_far(events: Sequence[Event], config: str) -> dict[str, Any]:
 
 
 def _agreed(config: str) -> dict[str, Any]:
-    try:
-        tree = parse_yaml(config) or {}
-        federation, labels = tree["federation"], tree.get("server", {}).get("labels")
-        named = {"federation": str(federation["id"]), "protocol": str(federation["protocol"]["name"])}
-        return named | ({"dataset": describe_source(labels)} if labels else {})
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError):
+    sections = sections_of(config)
+    if not (federation := sections["federation"]):
         return {"protocol": ""}
+    labels = sections["server"].get("labels")
+    named = {"federation": str(federation["id"]), "protocol": str(federation["protocol"]["name"])}
+    return named | ({"dataset": describe_source(labels)} if labels else {})
+
+
+def sections_of(config: str) -> Mapping[str, Any]:
+    """The sections of a configuration's text; one that is missing, or of a text that is none, is empty."""
+    tree: Any = None
+    with suppress(yaml.YAMLError):
+        tree = parse_yaml(config)
+    return defaultdict(dict, {name: below for name, below in (tree or {}).items() if isinstance(below, dict)})
 
 
 def _by_party(events: Sequence[Event], kind: str, names: Sequence[str]) -> dict[str, int]:
@@ -354,9 +399,7 @@ def _by_party(events: Sequence[Event], kind: str, names: Sequence[str]) -> dict[
 def _incidents(run: RunFolder, parties: Sequence[str]) -> list[Event]:
     found = []
     for name in parties:
-        if is_file_name(name):
-            of_party = read_lines(run.party(name).events)
-            found += [{**event, "party": name} for event in of_party if _is_whole(event)]
+        found += [{**event, "party": name} for event in read_lines(run.party(name).events) if _is_whole(event)]
     return sorted(found, key=lambda event: float(event["time"]))
 
 

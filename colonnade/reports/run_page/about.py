@@ -6,9 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
-from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.run.json_text import is_number
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.text import plain
@@ -21,16 +18,14 @@ from colonnade.reports.console.summary import (
     pace_words,
     positive_of,
 )
-from colonnade.reports.decision import decision_of, decision_words
+from colonnade.reports.decision import confusion_of, decision_words
+from colonnade.reports.html.page import tile
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.run_page.presence import stragglers
 from colonnade.reports.run_page.privacy import headline as spent
 from colonnade.reports.run_page.privacy import privacy_card
 from colonnade.reports.standings.contender import estimated
 from colonnade.reports.words import amount, counted, percent, seconds
-
-Card = dict[str, Any]
-"""A tile: `title`, `value`, `lines` and `tone`."""
 
 _NAMES = {"accuracy": "accuracy", "rmse": "RMSE", **JUDGED}
 _PARTS = {"test": "test", "val": "validation"}
@@ -162,8 +157,7 @@ def described(run: RecordedRun) -> str:
 
 def trivial_model(run: RecordedRun) -> str:
     """The model that knows no column, in words."""
-    classes = run.summary.get("classes")
-    if not isinstance(classes, Mapping) or not isinstance(number := classes.get("commonest"), int):
+    if (number := (run.summary.get("classes") or {}).get("commonest")) is None:
         return "always the mean" if any(key.endswith("rmse") for key in run.summary["metrics"]) else "none"
     names = class_names(run)
     if number < len(names):
@@ -173,44 +167,22 @@ def trivial_model(run: RecordedRun) -> str:
 
 def class_names(run: RecordedRun) -> Sequence[str]:
     """In the order of their numbers, as far as the summary or the configuration has them."""
-    classes = run.summary.get("classes")
-    if isinstance(classes, Mapping) and isinstance(names := classes.get("names"), list):
-        return [str(name) for name in names]
-    try:
-        found = (parse_yaml(run.config) or {})["federation"]["classes"]
-    except (yaml.YAMLError, KeyError, TypeError):
-        return ()
+    found = (run.summary.get("classes") or {}).get("names") or run.sections["federation"].get("classes")
     return [str(name) for name in found] if isinstance(found, list) else ()
 
 
 def rows_of(summary: Mapping[str, Any]) -> dict[str, int]:
     """Numbers of rows by part; from the confusion matrices, where the summary does not say them."""
-    found = dict(summary["rows"]) if isinstance(summary.get("rows"), Mapping) else {}
+    found = dict(summary.get("rows") or {})
     for part in _PARTS.values():
         if counts := confusion_of(summary, part):
             found.setdefault(part, sum(map(sum, counts)))
-    return {part: number for part, number in found.items() if isinstance(number, int) and number > 0}
+    return {part: number for part, number in found.items() if number}
 
 
-def confusion_of(summary: Mapping[str, Any], part: str) -> list[list[int]]:
-    """Rows by true, then predicted class; empty if it is not there, or was altered."""
-    details = summary.get("details")
-    of_part = details.get(part) if isinstance(details, Mapping) else None
-    found = of_part.get("confusion") if isinstance(of_part, Mapping) else None
-    return whole_matrix(found)
-
-
-def whole_matrix(found: Any) -> list[list[int]]:
-    """A square matrix of counts; empty if it is none."""
-    if not isinstance(found, list) or not all(isinstance(line, list) and len(line) == len(found) for line in found):
-        return []
-    return found if all(isinstance(number, int) and number >= 0 for line in found for number in line) else []
-
-
-def cards(run: RecordedRun) -> list[Card]:
+def cards(run: RecordedRun) -> list[dict[str, Any]]:
     """The tiles below the headline."""
-    made = [_end(run), _quality(run), _people(run), _cost(run), privacy_card(run)]
-    return [card for card in made if card]
+    return [_end(run), _quality(run), _people(run), _cost(run), privacy_card(run)]
 
 
 def notes(run: RecordedRun) -> list[str]:
@@ -224,7 +196,7 @@ def notes(run: RecordedRun) -> list[str]:
     return notes
 
 
-def _end(run: RecordedRun) -> Card:
+def _end(run: RecordedRun) -> dict[str, Any]:
     said, (value, tone) = run.summary, _ENDS.get(run.summary["status"], (str(run.summary["status"]), "warn"))
     lines = [f"{said['error']}"] if said.get("error") else []
     if said.get("stopped"):
@@ -235,11 +207,11 @@ def _end(run: RecordedRun) -> Card:
         lines.append(str(said["hint"]))
     if said["status"] in ("failed", "interrupted"):
         lines.append(_what_next(run))
-    if isinstance(model := said.get("model"), Mapping) and said["status"] == "completed":
-        lines.append(f"model of round {model.get('round')}: {model.get('why')}")
+    if (model := said.get("model")) and said["status"] == "completed":
+        lines.append(f"model of round {model['round']}: {model['why']}")
     if said.get("back_offs"):
         lines.append(f"went back {back_off_words(said['back_offs'])}")
-    return {"title": "How it ended", "value": value, "lines": lines, "tone": tone}
+    return tile("How it ended", value, *lines, tone=tone)
 
 
 def _what_next(run: RecordedRun) -> str:
@@ -257,12 +229,11 @@ def _diverged(run: RecordedRun) -> bool:
     return any(event["kind"] == "diverged" for event in run.events)
 
 
-def _quality(run: RecordedRun) -> Card:
+def _quality(run: RecordedRun) -> dict[str, Any]:
     said, result = run.summary, result_of(run.summary)
     if result is None:
         loss = said["metrics"].get("train_loss")
-        return {"title": "Quality", "value": "not measured", "tone": "warn",
-                "lines": [f"training loss {plain(loss)}"] if is_number(loss) else []}  # fmt: skip
+        return tile("Quality", "not measured", f"training loss {plain(loss)}" if is_number(loss) else "", tone="warn")
     lines = []
     if result.chance is not None:
         lines.append(f"{trivial_model(run)}: {say(result.metric, result.chance)}")
@@ -276,13 +247,13 @@ def _quality(run: RecordedRun) -> Card:
         lines.append(", ".join(others))
     if result.round is not None:
         lines.append(f"best round {result.round} of {said['rounds']}, by validation")
-    if (decision := decision_of(said)) is not None:
+    if decision := said.get("decision"):
         lines.append(decision_words(decision))
     tone = "bad" if said.get("warning") else "warn" if fallen_words(said) else "good"
-    return {"title": f"Quality on {_PARTS[result.part]} rows", "value": result.said, "lines": lines, "tone": tone}
+    return tile(f"Quality on {_PARTS[result.part]} rows", result.said, *lines, tone=tone)
 
 
-def _people(run: RecordedRun) -> Card:
+def _people(run: RecordedRun) -> dict[str, Any]:
     rows = rows_of(run.summary)
     lines = [f"{rows[part]:,} {words}" for part, words in
              (("validation", "to choose the round"), ("test", "to test"))
@@ -292,22 +263,22 @@ def _people(run: RecordedRun) -> Card:
     value = f"{rows['train']:,} rows to train on" if "train" in rows else counted(len(run.parties), "party")
     if "train" in rows:
         lines.insert(0, f"at {counted(len(run.parties), 'party')}, the labels at the server")
-    return {"title": "People and rows", "value": value, "lines": lines, "tone": ""}
+    return tile("People and rows", value, *lines)
 
 
 def _prevalence(run: RecordedRun) -> str | None:
     """The share of the positive class among the training rows, or of the commonest of several."""
-    classes = run.summary.get("classes")
-    if not isinstance(classes, Mapping) or not is_number(share := classes.get("share")):
+    classes = run.summary.get("classes") or {}
+    if (share := classes.get("share")) is None:
         return None
     if (positive := positive_of(run.summary)) is not None:
-        of_positive = share if classes.get("commonest") == 1 else 1 - share
+        of_positive = share if classes["commonest"] == 1 else 1 - share
         return f"{positive!r}: {percent(round(of_positive, 3))} of the training rows"
     name = trivial_model(run).removeprefix("always ")
     return f"commonest of {len(class_names(run)) or 'the'} classes: {name}, {percent(round(share, 3))}"
 
 
-def _cost(run: RecordedRun) -> Card:
+def _cost(run: RecordedRun) -> dict[str, Any]:
     said = run.summary
     lines = [counted(said["rounds"], "round")]
     if run.virtual:
@@ -320,7 +291,7 @@ def _cost(run: RecordedRun) -> Card:
         lines.append(stragglers(run))
     if said.get("pace"):
         lines.append(f"turns: {pace_words(said['pace'])}")
-    return {"title": "Time and traffic", "value": seconds(said["seconds"]), "lines": lines, "tone": ""}
+    return tile("Time and traffic", seconds(said["seconds"]), *lines)
 
 
 def _moved(said: Mapping[str, Any]) -> Iterator[str]:

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from colonnade.common.errors import ConfigError
-from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.text import plain
 from colonnade.reports import guarantee
 from colonnade.reports.console.summary import best_of_stopped, measure_of
+from colonnade.reports.decision import confusion_of
 from colonnade.reports.html.charts import Axis, Trend, line_chart
 from colonnade.reports.records.run import BASELINES, RecordedRun
 from colonnade.reports.run_page.about import headline
@@ -19,7 +18,6 @@ from colonnade.reports.standings.contender import (
     Estimate,
     Measure,
     Protection,
-    confusion,
     estimated,
     is_reference,
 )
@@ -86,7 +84,7 @@ def _estimate(value: float | None, run: RecordedRun, part: str, metric: str) -> 
 
 def _rows(run: RecordedRun, part: str) -> int:
     """Number of rows of a part; 0 if the summary does not say it."""
-    return sum(map(sum, confusion(run.summary, part)))
+    return sum(map(sum, confusion_of(run.summary, part)))
 
 
 def _baseline(run: RecordedRun) -> tuple[object, ...]:
@@ -97,19 +95,16 @@ def _no_column(run: RecordedRun, metric: str) -> list[Contender]:
     """A model that knows no column, as a reference."""
     found = run.summary["metrics"].get(f"test_baseline_{metric}")
     if metric in ("auc", "balanced_accuracy"):
-        found = 1 / max(2, len(confusion(run.summary, "test")))
+        found = 1 / max(2, len(confusion_of(run.summary, "test")))
     name = "always the mean" if metric == "rmse" else "always the commonest class"
     return [] if found is None else [Contender(name, test=Estimate(found), reference=True)]
 
 
 def _protection(run: RecordedRun) -> tuple[float | None, Protection]:
     said = run.summary
-    try:
-        keys = (parse_yaml(run.config).get("federation") or {}).get("protocol") if run.config else {}
-    except (ConfigError, AttributeError):
-        keys = {}
+    keys = run.sections["federation"].get("protocol") or {}
     if forest := said.get("forest"):
-        keys = {**(keys or {}), "gradients": forest.get("gradients", "encrypted")}
+        keys = {**keys, "gradients": forest["gradients"]}
     noise, why = "", None
     if said.get("privacy") is not None:
         why = guarantee.void(said)
@@ -117,7 +112,7 @@ def _protection(run: RecordedRun) -> tuple[float | None, Protection]:
     known = [epsilon for epsilon in guarantee.by_party(said).values() if epsilon is not None]
     person = (said.get("person") or {}).get("epsilon")
     epsilon = person if person is not None else max(known, default=None)
-    return epsilon, Protection.of(said["protocol"], keys or {}, noise=noise, guaranteed=why is None)
+    return epsilon, Protection.of(said["protocol"], keys, noise=noise, guaranteed=why is None)
 
 
 def _sentence(run: RecordedRun) -> str:

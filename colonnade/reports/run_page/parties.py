@@ -29,35 +29,20 @@ _COLUMNS = {"missing": "{} without it", "noised": "{}, its data noised", "norm":
             "growth": "growth of the norm", "gain": "gain of its splits", "splits": "its splits",
             "size": "mean size of its scores"}  # fmt: skip
 _HEADS = "A head's norm and its growth (over the norm before the first round) rank nobody: see docs/explain.md."
-_ZEROS = "An earlier version measured it, with zeros in place of what a party sends; run `colonnade explain` again."
 _ABSENT = "Measured on the validation rows, with the party's mean output in place of its own."
 
 
 def importance(run: RecordedRun, beside: Path | None) -> dict[str, Any]:
     """The parties by the loss without them: as `colonnade explain` measured it, else as the run did on validation rows.
 
-    Earlier versions ranked by heads' norms. Their order is not used: the file has the losses.
-
     Args:
         beside: folder of this page; None omits the link to the page of `explain`.
     """
-    found = run.explained or {}
-    parties = found.get("parties")
-    if not isinstance(parties, Mapping) or not parties or not all(isinstance(one, Mapping) for one in parties.values()):
+    if (found := run.explained) is None:
         return _absent(run)
-    lost = {str(name): one.get("drop_missing") for name, one in parties.items()}
-    if not all(is_number(value) for value in lost.values()):
-        return _absent(run)
-    given = found.get("ranked")
-    given = [str(name) for name in given] if isinstance(given, list) and found.get("ranked_by") == "missing" else []
-    place = {name: at for at, name in enumerate(given)}  # orders ties
-    drops = dict(sorted(lost.items(), key=lambda item: (-float(item[1]), place.get(item[0], len(place)))))
-    measure = found.get("measure")
-    measure = measure if measure in _MEASURES else "accuracy"  # version 0.2 had no other measure and did not name it
-    notes = [told] if isinstance(told := found.get("said"), str) else []
-    notes += [] if found.get("without") in ("mean", "shuffled") else [_ZEROS]
-    if any(is_number(one.get("norm")) for one in parties.values()):
-        notes.append(_HEADS)
+    parties, measure = found["parties"], found["measure"]
+    drops = {name: parties[name]["drop_missing"] for name in found["ranked"]}
+    notes = [found["said"], *([_HEADS] if any(is_number(one.get("norm")) for one in parties.values()) else [])]
     page, link = RunFolder(run.folder).explained_page, None
     if beside is not None and page.is_file():
         link = (page.name, quote(os.path.relpath(page, beside)))
@@ -70,7 +55,7 @@ def _absent(run: RecordedRun) -> dict[str, Any]:
     metric = "rmse" if result is not None and result.metric == "rmse" else "accuracy"
     best = run.summary.get("best") if result is not None and result.round is not None else None
     whole = (best or run.summary["metrics"]).get(f"val_{metric}")
-    if not isinstance(absent, Mapping) or not is_number(whole) or not all(map(is_number, absent.values())):
+    if not absent or not is_number(whole):
         return {"said": "", "notes": [], "picture": None, "table": None, "link": None}
     sign = -1 if metric == "rmse" else 1
     drops = {name: sign * (whole - value) for name, value in absent.items()}
@@ -92,12 +77,8 @@ def _ranked(
     bars = []
     for name, value in list(drops.items())[:_SHOWN]:
         own = parties.get(name, {})
-        match own.get("interval"):
-            case [int() | float() as low, int() | float() as high]:
-                ends: tuple[float | None, float | None] = (low, high)
-            case _:
-                ends = (None, None)
-        bars.append(Bar(name, value, _points(measure, value), *ends, 6 if own.get("told") is False else 1))
+        low, high = own.get("interval", (None, None))
+        bars.append(Bar(name, value, _points(measure, value), low, high, 6 if own.get("told") is False else 1))
     chance = ", with what chance may make of it" if any(bar.low is not None for bar in bars) else ""
     caption = f"{words[:1].upper()}{words[1:]} {verb} without the party{chance}"
     return {"said": said, "notes": notes, "picture": row_chart(bars, axis, caption=caption)}
@@ -108,18 +89,14 @@ def _points(measure: str, value: float) -> str:
 
 
 def _table(drops: Mapping[str, float], parties: Mapping[str, Any], measure: str) -> dict[str, Any]:
-    known = [key for key in _COLUMNS if any(_value(parties[name], key) is not None for name in drops)]
+    known = [key for key in _COLUMNS if any(parties[name].get(key) is not None for name in drops)]
     words = _MEASURES[measure]
     return {
         "heads": ("party", f"{words} lost without it", *(_COLUMNS[key].format(words) for key in known)),
-        "rows": [(name, _points(measure, drop), *(_said(key, _value(parties[name], key), measure) for key in known))
+        "rows": [(name, _points(measure, drop), *(_said(key, parties[name].get(key), measure) for key in known))
                  for name, drop in drops.items()],
         "caption": "By what is lost without a party, the most first",
     }  # fmt: skip
-
-
-def _value(party: Mapping[str, Any], key: str) -> object:
-    return party.get(key, party.get(f"accuracy_{key}"))  # key of version 0.2
 
 
 def _said(key: str, value: object, measure: str) -> str:
@@ -131,8 +108,7 @@ def _said(key: str, value: object, measure: str) -> str:
 
 def forest(run: RecordedRun) -> dict[str, Any] | None:
     """Trees, and what each party's columns gain and reveal; None unless the run's model is a forest."""
-    found = run.summary.get("forest")
-    if not isinstance(found, Mapping):
+    if (found := run.summary.get("forest")) is None:
         return None
     columns = [
         (name, str(number), f"{column['revealed']} of {column['cuts']}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -10,19 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from colonnade.common.data.columns.distribution import ColumnBins, DistributionFile
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.errors import ColonnadeError, InputError
-from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.run.json_text import is_number, read_lines
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.common.text import plain
 from colonnade.reports.html.charts import Axis, Bar, row_chart
 from colonnade.reports.html.page import render, tile
 from colonnade.reports.records.ledgers import Book, describe_kind, read_books_of, spent
-from colonnade.reports.records.run import folders_beside
+from colonnade.reports.records.run import folders_beside, sections_of
 from colonnade.reports.run_page.privacy import protected
 from colonnade.reports.words import amount, counted, listed, percent
 
@@ -118,13 +117,11 @@ def _columns(folder: PartyFolder) -> list[tuple[ColumnBins, Sequence[str]]]:
 
 def _config(folder: PartyFolder) -> tuple[str, Mapping[str, Any]]:
     """The party's name, and the agreed section."""
-    tree: Any = None
-    with suppress(FileNotFoundError, ValueError, yaml.YAMLError):  # absent, or not as we have written it
-        tree = parse_yaml(folder.config.read_text(encoding="utf-8"))
-    tree = tree if isinstance(tree, dict) else {}
-    parties, agreed = tree.get("parties"), tree.get("federation")
-    name = next(iter(parties)) if isinstance(parties, dict) and len(parties) == 1 else folder.path.resolve().name
-    return str(name), agreed if isinstance(agreed, dict) else {}
+    sections: Mapping[str, Any] = defaultdict(dict)
+    with suppress(FileNotFoundError, ValueError):
+        sections = sections_of(folder.config.read_text(encoding="utf-8"))
+    parties = sections["parties"]
+    return next(iter(parties)) if len(parties) == 1 else folder.path.resolve().name, sections["federation"]
 
 
 def _protocol(agreed: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from colonnade.common.messaging.message import PartyMessage
 from colonnade.common.text import plain
 from colonnade.reports import guarantee
 from colonnade.reports.console.summary import OF_TRAINING, what_else
+from colonnade.reports.html.page import tile
 from colonnade.reports.records.ledgers import describe_kind
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.words import counted, listed
@@ -116,7 +117,7 @@ def privacy_card(run: RecordedRun) -> dict[str, Any]:
         else:
             value, tone = "No guarantee", "warn"
             lines = lines if said["privacy"] is None else [_sentence(headline(said)), *lines]
-    return {"title": "Privacy: who sees what", "value": value, "lines": lines, "tone": f"{tone} whole"}
+    return tile("Privacy: who sees what", value, *lines, tone=f"{tone} whole")
 
 
 def protected(mechanism: str) -> tuple[str, str]:

@@ -1,7 +1,4 @@
-"""How good the model is on the test rows: charts for two classes, for several, and for numbers.
-
-Summaries may have been altered: what is malformed is left out.
-"""
+"""How good the model is on the test rows: charts for two classes, for several, and for numbers."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ from typing import Any
 from colonnade.common.run.json_text import is_number
 from colonnade.common.text import plain
 from colonnade.reports.console.summary import WARNING, extra_metrics, metric_rows, own_models, positive_of
-from colonnade.reports.decision import decision_of
+from colonnade.reports.decision import confusion_of
 from colonnade.reports.html.charts import Axis, Bar, Mark, Trend, heat_map, line_chart, row_chart
 from colonnade.reports.html.page import Html
 from colonnade.reports.records.run import RecordedRun
-from colonnade.reports.run_page.about import class_names, confusion_of, say, whole_matrix
+from colonnade.reports.run_page.about import class_names, say
 from colonnade.reports.words import percent
 
 _METRICS = {
@@ -33,28 +30,25 @@ _TENTHS = [number / 10 for number in range(11)]
 _DASHES = ("", "7 3", "2 3")
 
 Figure = dict[str, Any]
+Counts = Sequence[Sequence[int]]
 Point = tuple[float, float]
 
 
 def quality(run: RecordedRun) -> dict[str, Any] | None:
     """Charts and numbers of the kept evaluation on the test rows, else on the validation rows; None without any."""
-    metrics, details = run.summary["metrics"], run.summary.get("details")
-    details = details if isinstance(details, Mapping) else {}
+    metrics, details = run.summary["metrics"], run.summary.get("details") or {}
     facts = [*(row for row in metric_rows(run.summary) if row[0] != WARNING), *own_models(metrics)]
     for part, prefix in (("test", "test"), ("validation", "val")):
-        rows = list(_numbers(metrics, prefix))
-        found = of_part if isinstance(of_part := details.get(part), Mapping) else {}
+        rows, found = list(_numbers(metrics, prefix)), details.get(part) or {}
         if not rows and not found:
             continue
-        decision = found.get("decision")
-        curve = decision.get("curve") if isinstance(decision, Mapping) else None
-        decided = whole_matrix(decision.get("confusion")) if isinstance(decision, Mapping) else []
+        counts, decision = confusion_of(run.summary, part), found.get("decision") or {}
         figures = [
-            *_confused(confusion_of(run.summary, part), class_names(run), ""),
-            *_confused(decided, class_names(run), " at the threshold in use"),
-            *ranking(found.get("gains"), _positive(confusion_of(run.summary, part)), positive_of(run.summary)),
-            *_calibration(found.get("reliability"), positive_of(run.summary)),
-            *_thresholds(run, part, curve),
+            *_confused(counts, class_names(run), ""),
+            *_confused(decision.get("confusion") or (), class_names(run), " at the threshold in use"),
+            *_ranking(found.get("gains") or (), _positive(counts), positive_of(run.summary)),
+            *_calibration(found.get("reliability") or (), positive_of(run.summary)),
+            *_thresholds(run, part, decision.get("curve") or ()),
             *_residuals(found.get("residuals")),
         ]
         return {"part": part, "figures": figures, "facts": facts, "numbers": rows,
@@ -71,7 +65,7 @@ def _numbers(metrics: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str
             yield key.removeprefix(f"{prefix}_").replace("_", " "), plain(value)
 
 
-def _confused(counts: list[list[int]], names: Sequence[str], of: str) -> Iterator[Figure]:
+def _confused(counts: Counts, names: Sequence[str], of: str) -> Iterator[Figure]:
     """The confusion matrix; of very many classes the pairs that are confused most."""
     if not counts:
         return
@@ -93,22 +87,16 @@ def _confused(counts: list[list[int]], names: Sequence[str], of: str) -> Iterato
     yield _figure(f"Confusions{of}", picture, f"{percent(right / total)} of the rows get their own class.", wide=True)
 
 
-def _matrix(counts: list[list[int]], names: Sequence[str]) -> dict[str, Any]:
+def _matrix(counts: Counts, names: Sequence[str]) -> dict[str, Any]:
     rows = [(f"true {name}", *line) for name, line in zip(names, counts, strict=True)]
     return {"heads": ("true, said", *names), "rows": rows, "caption": "Rows by true and said class"}
 
 
-def ranking(points: Any, share: float | None, positive: str | None) -> Iterator[Figure]:
-    """ROC, precision and recall, and gains, from the points of a gains curve.
-
-    Args:
-        points: `details.PART.gains` of a summary.
-        share: of the positive class among the rows; None if it is not known.
-        positive: its name, if known.
-    """
-    if not (isinstance(points, list) and len(points) > 1 and all(_are(each, ("rows", "found")) for each in points)):
+def _ranking(gains: Sequence[Mapping[str, float]], share: float | None, positive: str | None) -> Iterator[Figure]:
+    """ROC, precision and recall, and gains; `share` is of the positive class among the rows, if it is known."""
+    if not gains:
         return
-    measured = [(float(each["rows"]), float(each["found"])) for each in points]
+    measured = [(each["rows"], each["found"]) for each in gains]
     which = "the positive class" if positive is None else repr(positive)
     if share:
         others = [(max(0.0, (rows - found * share) / (1 - share)), found) for rows, found in measured]
@@ -153,23 +141,20 @@ def _deciles(measured: Sequence[Point]) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _positive(confusion: list[list[int]]) -> float | None:
+def _positive(confusion: Counts) -> float | None:
     if len(confusion) != 2:
         return None
     counts = [sum(line) for line in confusion]
     return counts[1] / sum(counts) if all(counts) else None
 
 
-def _calibration(bins: Any, positive: str | None) -> Iterator[Figure]:
-    keys = ("from", "to", "confidence", "share")
-    whole = [each for each in bins if _are(each, keys) and isinstance(each.get("rows"), int)] if isinstance(
-        bins, list) else []  # fmt: skip
-    if not whole:
+def _calibration(bins: Sequence[Mapping[str, float]], positive: str | None) -> Iterator[Figure]:
+    if not bins:
         return
     what = "share that is right" if positive is None else f"share that is {positive!r}"
-    points = [(each["confidence"], each["share"]) for each in whole]
+    points = [(each["confidence"], each["share"]) for each in bins]
     rows = [(f"{each['from']:g} to {each['to']:g}", each["rows"], percent(each["confidence"]), percent(each["share"]))
-            for each in whole]  # fmt: skip
+            for each in bins]  # fmt: skip
     yield _lines(
         "Calibration", [Trend("model", points), Trend("exact", [(0, 0), (1, 1)], 6, "2 3")],
         Axis("predicted probability", plain, _SHARE), Axis(what, percent, _SHARE),
@@ -180,20 +165,20 @@ def _calibration(bins: Any, positive: str | None) -> Iterator[Figure]:
     )  # fmt: skip
 
 
-def _thresholds(run: RecordedRun, part: str, curve: Any) -> Iterator[Figure]:
+def _thresholds(run: RecordedRun, part: str, points: Sequence[Mapping[str, Any]]) -> Iterator[Figure]:
     """Precision, recall and F1, and the cost of a row, over all thresholds."""
-    decision = decision_of(run.summary)
-    points, on, why = _points(curve), part, ""
-    if decision is not None and decision["by"] not in ("at", ""):  # the rows that it was chosen on
-        of_validation = (run.summary.get("details") or {}).get("validation")
-        found = of_validation.get("decision") if isinstance(of_validation, Mapping) else None
-        if chosen := _points(found.get("curve") if isinstance(found, Mapping) else None):
-            points, on, why = chosen, "validation", " It was chosen on these rows, so that they flatter it."
-    if not points:
-        points = _from_gains(run, part)
-    if not points:
+    decision, on, why = run.summary.get("decision"), part, ""
+    if decision and decision["by"] not in ("at", ""):  # the rows that it was chosen on
+        of_validation = ((run.summary.get("details") or {}).get("validation") or {}).get("decision")
+        if of_validation:
+            points, on, why = (
+                of_validation["curve"],
+                "validation",
+                " It was chosen on these rows, so that they flatter it.",
+            )
+    if not (points := points or _from_gains(run, part)):
         return
-    at = 0.5 if decision is None else float(decision["threshold"])
+    at = decision["threshold"] if decision else 0.5
     shares = [
         Trend(name, [(each["threshold"], each[key]) for each in points if each[key] is not None], place, dash)
         for place, ((key, name), dash) in enumerate(
@@ -222,18 +207,16 @@ def _at(curves: Sequence[Trend], at: float) -> str:
 
 def _from_gains(run: RecordedRun, part: str) -> list[dict[str, Any]]:
     """The same points where no threshold is configured: every point of a gains curve is a threshold."""
-    share = _positive(confusion_of(run.summary, part))
-    gains = run.summary["details"][part].get("gains") if share else None
-    if not isinstance(gains, list) or not all(_are(each, ("rows", "found")) for each in gains) or share is None:
+    if (share := _positive(confusion_of(run.summary, part))) is None:
         return []
     made = []
-    for each in gains:
-        if not _within(each.get("score")) or not each["rows"]:
+    for each in run.summary["details"][part].get("gains") or ():
+        if each["score"] is None:  # of no row
             continue
-        rows, found = float(each["rows"]), float(each["found"])
+        rows, found = each["rows"], each["found"]
         hits = found * share
         made.append({
-            "threshold": float(each["score"]), "precision": hits / rows, "recall": found, "cost": None,
+            "threshold": each["score"], "precision": hits / rows, "recall": found, "cost": None,
             "f1": 2 * hits / (rows + share), "accuracy": 1 - share - rows + 2 * hits,
         })  # fmt: skip
     return made[::-1]
@@ -252,36 +235,20 @@ def _by_threshold(points: Sequence[Mapping[str, Any]], at: float) -> dict[str, A
 
 
 def _cell(key: str, value: Any) -> str:
-    if not is_number(value):
+    if value is None:
         return "-"
     return plain(value) if key == "cost" else percent(value)
 
 
-def _points(found: Any) -> list[dict[str, Any]]:
-    whole = isinstance(found, list) and len(found) > 1 and all(_is_point(each) for each in found)
-    return found if whole else []
-
-
-def _is_point(found: Any) -> bool:
-    if not _are(found, ("threshold",)):
-        return False
-    cost = found.get("cost")
-    shares = all(key in found and (found[key] is None or _within(found[key])) for key in ("precision", "recall", "f1"))
-    return shares and "cost" in found and (cost is None or (is_number(cost) and cost >= 0))
-
-
-def _residuals(found: Any) -> Iterator[Figure]:
+def _residuals(found: Mapping[str, Any] | None) -> Iterator[Figure]:
     """Predicted against true numbers with intervals, and how far predictions are off."""
-    match found:
-        case {"histogram": {"from": low, "to": high, "rows": [*counts]}, "bands": [*bands]}:
-            pass
-        case _:
-            return
-    keys = ("predicted", "low", "median", "high")
-    if not all(is_number(value) for value in (low, high, *counts)) or not all(
-        isinstance(band, Mapping) and all(is_number(band.get(key)) for key in keys) for band in bands):  # fmt: skip
+    if found is None:
         return
-    of = {key: [(float(band["predicted"]), float(band[key])) for band in bands] for key in keys}
+    low, high, counts = (found["histogram"][key] for key in ("from", "to", "rows"))
+    of = {
+        key: [(band["predicted"], band[key]) for band in found["bands"]]
+        for key in ("predicted", "low", "median", "high")
+    }
     yield _lines(
         "True against predicted", [Trend("true: median", of["median"]), Trend("nine tenths", of["high"], 2, "7 3"),
                                    Trend("a tenth", of["low"], 2, "7 3"), Trend("exact", of["predicted"], 6, "2 3")],
@@ -298,20 +265,12 @@ def _residuals(found: Any) -> Iterator[Figure]:
     )  # fmt: skip
 
 
-def _off(found: Any) -> str:
+def _off(found: Mapping[str, Any] | None) -> str:
     """How far the predictions of most rows are off, in a sentence."""
-    match found:
-        case {"within": {"0.5": half, "0.9": most}} if is_number(half) and is_number(most):
-            return f"Half of the predictions are off by at most {plain(half)}, nine of ten by at most {plain(most)}."
-    return ""
-
-
-def _within(value: Any) -> bool:
-    return is_number(value) and 0 <= value <= 1
-
-
-def _are(found: Any, keys: Sequence[str]) -> bool:
-    return isinstance(found, Mapping) and all(_within(found.get(key)) for key in keys)
+    if found is None:
+        return ""
+    half, most = (plain(found["within"][share]) for share in ("0.5", "0.9"))
+    return f"Half of the predictions are off by at most {half}, nine of ten by at most {most}."
 
 
 def _lines(

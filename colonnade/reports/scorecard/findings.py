@@ -14,16 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from colonnade.common.data.known_sets.catalogue import refuse_unusable
 from colonnade.common.errors import DataError, InputError, nearest
-from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.run.json_text import is_number
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.text import plain
 from colonnade.reports.console.summary import positive_of
-from colonnade.reports.decision import decision_of
 from colonnade.reports.records.run import RecordedRun, is_party, read_run
 from colonnade.reports.words import counted
 from colonnade.server.member.scores import HEADER
@@ -308,8 +305,7 @@ def find(folder: Path, cut_off: float | None, groups: str, scores: Path | None, 
             f"{folder} is a party's own folder: scores are the server's", hint="`colonnade bins` shows a party's bins"
         )
     run = read_run(folder)
-    federation, server = _sections(run)
-    labelled = server.get("labels") or {}
+    federation, labelled = run.sections["federation"], run.sections["server"].get("labels") or {}
     positive, named = _positive(run, federation), labelled.get("key") or labelled.get("id")
     key = named if isinstance(named, str) else "id"  # a key of several columns is one text in the run's own files
     own, part, protocol = RunFolder(folder).scores, "", federation.get("protocol")
@@ -333,14 +329,6 @@ def find(folder: Path, cut_off: float | None, groups: str, scores: Path | None, 
     named, notes = (None, []) if not groups else _groups(by_id(groups, "--groups", key), rows, groups)
     found = None if named is None else disparities(named, scale.risk(rows), rows.bad, at[0])  # type: ignore[arg-type]
     return ScoreFindings(run, part, positive, scale, rows, at, index and (before, index), found, tuple(notes))
-
-
-def _sections(run: RecordedRun) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    try:
-        tree = parse_yaml(run.config)
-        return tree["federation"], tree.get("server") or {}
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError):
-        return {}, {}
 
 
 def _positive(run: RecordedRun, federation: Mapping[str, Any]) -> str:
@@ -398,7 +386,7 @@ def _cut_off(
                 hint="choose one in between",
             )
         return scale.cut(given), "as given"
-    if (decision := decision_of(run.summary)) is not None and not scale.pdo:
+    if (decision := run.summary.get("decision")) and not scale.pdo:
         return float(decision["threshold"]), "the run's decision"
     part, others = chosen_by
     if others is rows or others.bad is None or not 0 < others.bad.sum() < len(others.ids):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.text import plain
 from colonnade.reports.console.progress import JUDGED
+from colonnade.reports.decision import confusion_of
 
 SHARES = ("accuracy", "balanced_accuracy", "auc", "average_precision", "f1", "r2", "ks", "gain")
 """Metrics of which a hundredth is a point."""
@@ -47,7 +48,7 @@ class Estimate:
 
 def estimated(value: float, summary: Mapping[str, Any], part: str, metric: str) -> Estimate:
     """A value with its standard error, from the confusion matrix; of an AUC as if scores were exponential."""
-    table = confusion(summary, part)
+    table = confusion_of(summary, part)
     totals = [sum(row) for row in table]
     if metric == "accuracy" and any(totals):
         return Estimate(value, math.sqrt(value * (1 - value) / sum(totals)))
@@ -64,11 +65,6 @@ def _of_auc(value: float, others: int, ones: int) -> float:
     """Hanley and McNeil (1982)."""
     above, below = value / (2 - value) - value**2, 2 * value**2 / (1 + value) - value**2
     return math.sqrt((value * (1 - value) + (ones - 1) * above + (others - 1) * below) / (ones * others))
-
-
-def confusion(summary: Mapping[str, Any], part: str) -> Sequence[Sequence[int]]:
-    found = ((summary.get("details") or {}).get(part) or {}).get("confusion") or ()
-    return found if isinstance(found, list) else ()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from colonnade.reports.html.charts import Axis, Bar, Dot, row_chart, scatter_chart
-from colonnade.reports.html.page import Html, in_notebook, render
+from colonnade.reports.html.page import Html, in_notebook, render, tile
 from colonnade.reports.standings.contender import SHARES, Contender, Estimate, Measure
 from colonnade.reports.words import amount, seconds
 
@@ -291,14 +291,14 @@ class ComparisonPage:
             return []
         references = [one for one in self.each if one.reference and one.test is not None]
         said = [f"{one.name} {self.measure.said(one.test)}: {beside(taken, one, self.measure)}" for one in references]
-        about = [taken.about] if taken.about else []
-        cards = [_card(f"{taken.name}, recommended", self.measure.said(taken.test), [*about, *said], "good")]
+        cards = [tile(f"{taken.name}, recommended", self.measure.said(taken.test), taken.about, *said, tone="good")]
         if taken.sent is not None:
-            more = [f"{seconds(taken.seconds)} of computing"] if taken.seconds else []
-            cards.append(_card("Sent in training", amount(taken.sent), [*more, *self._most_sent(taken)]))
+            more = f"{seconds(taken.seconds)} of computing" if taken.seconds else ""
+            cards.append(tile("Sent in training", amount(taken.sent), more, *self._most_sent(taken)))
         sees = [f"The server sees {taken.sees('server')}.", f"A party sees {taken.sees('party')}."]
         tone = "warn" if taken.protection.kind == "nothing" else "good"
-        return [*cards, _card("Protection", taken.protection.words, [*self._protected(taken), *sees], f"wide {tone}")]
+        protected = tile("Protection", taken.protection.words, *self._protected(taken), *sees, tone=f"wide {tone}")
+        return [*cards, protected]
 
     def _most_sent(self, taken: Contender) -> Iterable[str]:
         others = [one for one in self.each if one.stands and one.sent and one is not taken]
@@ -321,10 +321,6 @@ class ComparisonPage:
     def set_apart(self) -> list[tuple[str, str, str]]:
         """Name, value and cause of what does not stand beside the others."""
         return [(one.name, self.measure.said(one.test), one.cause) for one in self.each if one.cause]
-
-
-def _card(title: str, value: str, lines: Sequence[str], tone: str = "") -> Mapping[str, object]:
-    return {"title": title, "value": value, "lines": lines, "tone": tone}
 
 
 def _value(one: Contender) -> float:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from colonnade.reports.decision import decision_rows
 from colonnade.reports.records.run import read_run
@@ -51,20 +50,6 @@ def test_a_given_threshold_is_drawn_over_the_test_rows_and_none_has_no_section(t
     assert "comes to on the test rows" in said and "flatter" not in said
     assert "as configured" in (tmp_path / "run" / "report.html").read_text()
     assert thresholds(leave(tmp_path / "none", summary())) == ""
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("decision", 3), ("decision", {"threshold": "x"}), ("details", None), ("details", {"test": {"decision": [1]}}),
-        ("details", {"validation": {"decision": {"curve": [{"threshold": 2}] * 3, "confusion": "x"}}}),
-        ("details", {"test": {"confusion": [[1, 2], [3]]}}),
-    ],
-)  # fmt: skip
-def test_what_was_altered_is_left_out(tmp_path: Path, key: str, value: Any) -> None:
-    """A rule that is no rule leaves the default one, of which the curves are."""
-    said = thresholds(leave(tmp_path / "run", {**found(), key: value}))
-    assert ("0.5 in use" in said) if key == "decision" else said == ""
 
 
 def test_the_words_say_both_thresholds() -> None:

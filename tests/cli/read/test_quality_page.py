@@ -175,18 +175,6 @@ def test_nothing_was_found_nothing_is_drawn(shown: Show) -> None:
     assert made.count("<figure") == 2 and "ROC" not in made  # accuracy and loss of the events alone
 
 
-@pytest.mark.parametrize(
-    "details",
-    [{}, 3, {"test": 3}, {"test": {"confusion": "x", "reliability": [1], "gains": [3], "residuals": 1}},
-     {"test": {"confusion": [1, 2], "gains": [{"rows": 2, "found": 0}] * 3, "residuals": {"histogram": {}}}},
-     {"test": {"confusion": [[1], [2]], "gains": "x", "residuals": {"histogram": {"from": 0, "to": "x", "rows": [1]},
-                                                                    "bands": [1]}}}],
-)  # fmt: skip
-def test_details_that_were_altered_are_left_out(shown: Show, details: Any) -> None:
-    made = shown(metrics=METRICS, details=details)
-    assert "0.9123" in made and made.count("<figure") == 2
-
-
 def test_a_regression_is_described_by_its_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
