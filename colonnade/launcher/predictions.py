@@ -141,47 +141,26 @@ class OpenedRun:
     ) -> None:
         self.other_tables = tuple(f"{name}: all values are those of {table}" for name, table in (tables or {}).items())
         self._loop = loop or run_to_end
-        self._config, self._base, self._folder = config, base, folder
+        self._config, self._base, self.folder = config, base, folder
         self._terms = terms if answerers is None else replace(terms, expected=tuple(answerers[0].names))
         self._answerers = answerers
         self._listeners: list[Callable[[Event], None]] = [] if answerers is None else [answerers[0].note]
         assert config.server is not None  # checked by `opened`
         self._server = config.server
-
-    @property
-    def parties(self) -> tuple[str, ...]:
-        return self._config.federation.names
-
-    @property
-    def folder(self) -> Path:
-        return self._folder
-
-    @property
-    def federation(self) -> str:
-        return self._config.federation.id
-
-    @property
-    def protocol(self) -> str:
-        return self._config.federation.protocol.name
-
-    @property
-    def key(self) -> Key:
-        return getattr(self._server.labels, "key", None)
+        self.parties, self.federation = config.federation.names, config.federation.id
+        self.protocol = config.federation.protocol.name
+        self.key: Key = getattr(config.server.labels, "key", None)
+        self.aligns = config.federation.align != "none"  # rows are matched by keys: the ids must be known first
 
     @property
     def without(self) -> dict[str, str]:
         """By party, validation quality with the party's mean in place of its values, if the run recorded it."""
-        found = (RunFolder(self._folder).read_summary() or {}).get("absent") or {}
+        found = (RunFolder(self.folder).read_summary() or {}).get("absent") or {}
         numbers = self._config.federation.task == "regression"
         return {party: f"RMSE {plain(value)}" if numbers else f"{value:.2%} right" for party, value in found.items()}
 
     def listen(self, listener: Callable[[Event], None]) -> None:
         self._listeners.append(listener)
-
-    @property
-    def aligns(self) -> bool:
-        """True if rows are matched by keys, so that the ids must be known first."""
-        return self._config.federation.align != "none"
 
     def ask(self, work: Work, ids: Collection[str] | None = None) -> None:
         """Connects the parties, does the work and ends the session.
@@ -219,7 +198,7 @@ class OpenedRun:
             self._config.federation,
             self._server,
             self._base,
-            self._folder,
+            self.folder,
             work,
             terms=self._terms,
             ids=ids,

@@ -18,10 +18,14 @@ from colonnade.common.tracking.tracker import refuse_missing
 
 
 def check_members(config: Config, where: str) -> None:
-    """Refuses a configuration without the server's section or that of a party."""
+    """Refuses a configuration without the server's section or that of a party, or with a tracker that is missing."""
     check_trackers(config)
+    refuse_incomplete(config, where)
+
+
+def refuse_incomplete(config: Config, where: str) -> None:
     if config.server is None:
-        raise ConfigError(f"{where}: no `server` section", hint="`up` runs the server too; it needs its labels")
+        raise ConfigError(f"{where}: no `server` section", hint="all members run here, and the server has the labels")
     missing = [name for name in config.federation.names if name not in config.parties]
     if missing:
         raise ConfigError(

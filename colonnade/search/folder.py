@@ -15,7 +15,7 @@ from typing import Any
 
 from colonnade.common.config.federation import check_id
 from colonnade.common.config.members import Config
-from colonnade.common.errors import ConfigError, InputError
+from colonnade.common.errors import InputError
 from colonnade.common.parsing.dump import yaml_text
 from colonnade.common.run.files import refuse_foreign, write_kept
 from colonnade.common.run.run_folder import MemberFolder, read_record
@@ -135,16 +135,6 @@ def write_config(path: Path, tree: Mapping[str, Any], comment: str) -> None:
     head = "".join(f"# {line}\n" for line in comment.splitlines())
     text = yaml_text(tree, allow_unicode=True, width=120)
     write_kept(path, (head + text).encode())
-
-
-def refuse_incomplete(config: Config) -> None:
-    """Refuses a configuration of one member: a simulation needs the whole federation."""
-    if config.server is None:
-        raise ConfigError("no `server` section", hint="a search simulates the whole federation, labels included")
-    if missing := [name for name in config.federation.names if name not in config.parties]:
-        raise ConfigError(
-            f"no section for {', '.join(missing)}", hint="add parties.NAME for each, or `every_party` for all"
-        )
 
 
 def refuse_unvalidated(config: Config) -> None:

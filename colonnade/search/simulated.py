@@ -83,12 +83,12 @@ class Result:
         validation_errors: standard errors of some of `metrics`, where evaluations are thorough.
     """
 
-    metrics: Mapping[str, float]
-    round: int
-    rounds: int
-    evaluations: int
-    seconds: float
-    payload: int
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    round: int = 0
+    rounds: int = 0
+    evaluations: int = 0
+    seconds: float = 0.0
+    payload: int = 0
     ended: bool = False
     tested: Mapping[str, float] = field(default_factory=dict)
     errors: Mapping[str, float] = field(default_factory=dict)

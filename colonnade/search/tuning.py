@@ -18,6 +18,7 @@ from colonnade.common.parsing.error_messages import whose
 from colonnade.common.parsing.file import parse
 from colonnade.common.run.files import private_files
 from colonnade.launcher.configuration import ConfigLike, GivenConfig
+from colonnade.launcher.readiness import refuse_incomplete
 from colonnade.reports.console.live import showing
 from colonnade.reports.console.outputs import write_text
 from colonnade.search.folder import (
@@ -26,7 +27,6 @@ from colonnade.search.folder import (
     digest,
     place_of,
     refuse_fewer,
-    refuse_incomplete,
     refuse_unvalidated,
     write_config,
 )
@@ -99,7 +99,7 @@ def tune(
     load_optuna()
     given = GivenConfig.of(config, tables, sets)
     folder = SearchFolder(place_of(given, out, "tune"), "tune")
-    plan = _Plan.read(given.placed(folder.tables), given.base, space, search_metric_of=(metric, direction))
+    plan = _Plan.read(given, given.placed(folder.tables), space, (metric, direction))
     refuse_fewer(trials=(trials, 1), jobs=(jobs, 1))
     if pruner not in PRUNERS:
         raise InputError(f"--pruner {pruner}: expected one of {', '.join(PRUNERS)}")
@@ -132,15 +132,15 @@ class _Plan:
     usual: bool  # the space is that of defaults.py
 
     @classmethod
-    def read(cls, whole: Tree, base: Path, space: Mapping[str, Any] | None, search_metric_of: tuple[str, str]) -> _Plan:
+    def read(cls, given: GivenConfig, whole: Tree, space: Mapping[str, Any] | None, named: tuple[str, str]) -> _Plan:
         config = parse(whole)
-        refuse_incomplete(config)
-        goal = search_metric(*search_metric_of, config.federation.task)
+        refuse_incomplete(config, given.where)
+        goal = search_metric(*named, config.federation.task)
         refuse_unvalidated(config)
         tree = without_space(whole)
         wanted = read_space(space) if space else config.search
         searched = check_space(tree, wanted or default_space(tree))
-        return cls(tree, base, config, searched, goal, usual=not wanted)
+        return cls(tree, given.base, config, searched, goal, usual=not wanted)
 
     @property
     def identity(self) -> dict[str, str]:

@@ -17,12 +17,13 @@ from colonnade.common.parsing.file import parse
 from colonnade.common.run.activity import Activity, activity
 from colonnade.common.run.files import private_files
 from colonnade.launcher.configuration import ConfigLike, GivenConfig
+from colonnade.launcher.readiness import refuse_incomplete
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.live import showing
 from colonnade.reports.console.outputs import write_text
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.words import counted
-from colonnade.search.folder import SearchFolder, Tables, digest, place_of, refuse_fewer, refuse_incomplete
+from colonnade.search.folder import SearchFolder, Tables, digest, place_of, refuse_fewer
 from colonnade.search.folds import align_once, folds_of, pool_labels
 from colonnade.search.found import rows_fragment
 from colonnade.search.metrics import SearchMetric, fold_metric
@@ -119,7 +120,7 @@ def cv(
     folder = SearchFolder(place_of(given, out, "cv"), "cv")
     whole, base = given.placed(folder.tables), given.base
     parsed = parse(whole)
-    refuse_incomplete(parsed)
+    refuse_incomplete(parsed, given.where)
     goal = fold_metric(metric, parsed.federation.task)
     evenly = _stratified(parsed, stratified)
     refuse_fewer(folds=(folds, 2), repeats=(repeats, 1), jobs=(jobs, 1))

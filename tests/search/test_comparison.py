@@ -420,7 +420,7 @@ def test_by_default_all_built_in_protocols_but_references_take_part() -> None:
 
 
 def test_a_kept_run_without_the_metric_does_not_count() -> None:
-    run = KeptRun("ok", metrics={"accuracy": 1.0}, tested={"accuracy": 1.0}, evaluations=({"accuracy": 1.0},))
+    run = KeptRun("ok", "", Result({"accuracy": 1.0}, tested={"accuracy": 1.0}), ({"accuracy": 1.0},))
     assert run.has("accuracy", tested=True) and not run.has("auc", tested=False)
 
 

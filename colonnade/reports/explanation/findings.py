@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 from torch import Tensor
 
 from colonnade.client.training.context import ClientContext
@@ -153,10 +154,10 @@ class PartyFindings:
         noised: the measure when its features are noised; None of a forest or shapes.
         missing: the measure without it.
         missing_loss: mean loss without it.
+        lost: the measure that is lost without it, on resamples of the rows, float64 (resamples,).
         gain: of its splits in a forest, as a share of all parties'.
         splits: nodes of a forest that ask it.
         size: mean distance of its scores in an additive model from their mean.
-        lost: the measure that is lost without it, on resamples of the rows, float64 (resamples,); None if unknown.
         sent: bytes of tensors that left it in the run; None without its ledger.
         awaited: seconds that the others waited for it, over all rounds of which it was the slowest.
     """
@@ -167,22 +168,22 @@ class PartyFindings:
     noised: float | None
     missing: float
     missing_loss: float
+    lost: Numbers = field(repr=False, compare=False)
     gain: float | None = None
     splits: int | None = None
     size: float | None = None
-    lost: Numbers | None = field(default=None, repr=False, compare=False)
     sent: int | None = None
     awaited: float = 0.0
 
     @property
-    def interval(self) -> tuple[float, float] | None:
+    def interval(self) -> tuple[float, float]:
         """Between which the measure that is lost lies in 95% of the resamples."""
-        return None if self.lost is None else interval(self.lost)
+        return interval(self.lost)
 
     @property
     def told(self) -> bool:
         """True if what is lost without it can be told from chance: the whole interval is above 0."""
-        return self.interval is not None and self.interval[0] > _ROUNDING
+        return self.interval[0] > _ROUNDING
 
     @property
     def growth(self) -> float | None:
@@ -211,16 +212,16 @@ class Findings:
     sigma: float
     clean: float
     parties: tuple[PartyFindings, ...]
-    draws: Numbers | None = field(default=None, repr=False, compare=False)
+    draws: Numbers = field(repr=False, compare=False)
 
     @property
-    def interval(self) -> tuple[float, float] | None:
+    def interval(self) -> tuple[float, float]:
         """Of the measure with all parties, over resamples of the rows."""
-        return None if self.draws is None else interval(self.draws)
+        return interval(self.draws)
 
     def apart(self, one: PartyFindings, other: PartyFindings) -> bool:
         """True if one party's loss is larger than another's by more than chance."""
-        return one.lost is not None and other.lost is not None and interval(one.lost - other.lost)[0] > _ROUNDING
+        return interval(one.lost - other.lost)[0] > _ROUNDING
 
     @property
     def importance(self) -> list[float]:
@@ -258,7 +259,11 @@ class Findings:
 
         It says little for fewer than four parties: for two it is always 1 or -1.
         """
-        return _spearman(self.importance, others) if others is not None and len(self.parties) >= RANKED else None
+        if others is None or len(self.parties) < RANKED:
+            return None
+        with np.errstate(invalid="ignore"):  # all may be equal
+            found = np.corrcoef(rankdata(self.importance), rankdata(others))[0, 1]
+        return float(found) if np.isfinite(found) else None
 
 
 def measure(trained: Trained, sigma: float, progress: Callable[[str], object] = lambda _party: None) -> Findings:
@@ -301,7 +306,7 @@ def measure(trained: Trained, sigma: float, progress: Callable[[str], object] = 
         PartyFindings(
             name, _norm(trained.heads, index), _norm(trained.first_heads, index), noised.get(name),
             _mean(without[name]), sum(one.loss for one in without[name]) / len(without[name]),
-            lost=draws[0] - draws[index + 1], **costs[name], **more[name],
+            draws[0] - draws[index + 1], **costs[name], **more[name],
         )
         for index, name in enumerate(trained.names)
     )  # fmt: skip
@@ -418,15 +423,3 @@ def _embeddings(ctx: ClientContext, local: Local, part: str, sigma: float = 0.0)
 
 def _norm(heads: list[Tensor] | None, index: int) -> float | None:
     return None if heads is None else heads[index].double().norm().item()
-
-
-def _spearman(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    ranks = torch.stack([_ranks(torch.tensor(values, dtype=torch.float64)) for values in (ours, theirs)])
-    value = torch.corrcoef(ranks)[0, 1].item() if len(ours) > 1 else math.nan
-    return None if math.isnan(value) else value
-
-
-def _ranks(values: Tensor) -> Tensor:
-    """Ranks from 0; ties share their mean rank."""
-    below, equal = (values[:, None] > values).sum(1), (values[:, None] == values).sum(1)
-    return below + (equal - 1) / 2

@@ -101,7 +101,7 @@ def _lost(found: Findings, how: str, left: Callable[[PartyFindings], float | Non
     bars = []
     for party in found.ranked:
         value = left(party)
-        low, high = (value is party.missing and party.interval) or (None, None)
+        low, high = party.interval if value is party.missing else (None, None)
         lost = 0.0 if value is None else found.clean - value
         bars.append(Bar(party.name, lost, lost_words(found.measure, lost, unit=False), low, high, _colour(party)))
     measure = MEASURES[found.measure]

@@ -69,13 +69,13 @@ def headline(found: Findings) -> str:
 def cards(trained: Trained, found: Findings) -> list[dict[str, Any]]:
     """The headline's numbers, for the first screen."""
     measure, shown = MEASURES[found.measure], partial(value_words, found.measure)
-    other_rows = "" if found.interval is None else f"on other such rows {_between(found.measure, found.interval)}"
+    other_rows = f"on other such rows {' to '.join(map(shown, found.interval))}"
     rows = f"{len(found.labels)} {found.part} rows, round {trained.round} of {trained.server.schedule.rounds}"
     tiles = [tile("The model", f"{shown(found.clean)} {measure}", other_rows, rows)]
     told, untold = ([party for party in found.ranked if party.told is wanted] for wanted in (True, False))
     if told:
         most, share = told[0], _share_sent(found, told[:1])
-        lost = f"{lost_words(found.measure, found.clean - most.missing)} lost without it ({_lost_between(found, most)})"
+        lost = f"{lost_words(found.measure, found.clean - most.missing)} lost without it ({_between(found, most)})"
         tiles.append(tile("Worth most", most.name, lost, _bytes_words(share), tone="good"))
     if len(found.parties) > 1:
         names, share = listed([party.name for party in untold]) or "none", _share_sent(found, untold)
@@ -123,11 +123,7 @@ def _cheapest(told: Sequence[PartyFindings]) -> PartyFindings | None:
     sent = [party.sent for party in told if party.sent]
     if len(sent) < len(told) or len(sent) < 2 or max(sent) < 1.2 * min(sent):
         return None
-    return max(told, key=lambda party: _lost(party) / (party.sent or 1))
-
-
-def _lost(party: PartyFindings) -> float:
-    return 0.0 if party.lost is None else float(party.lost.mean())
+    return max(told, key=lambda party: float(party.lost.mean()) / (party.sent or 1))
 
 
 def _share_sent(found: Findings, parties: Sequence[PartyFindings]) -> float | None:
@@ -136,12 +132,7 @@ def _share_sent(found: Findings, parties: Sequence[PartyFindings]) -> float | No
     return None if sent is None or not sum(sent) else sum(party.sent or 0 for party in parties) / sum(sent)
 
 
-def _between(measure: str, ends: tuple[float, float]) -> str:
-    return " to ".join(value_words(measure, end) for end in ends)
-
-
-def _lost_between(found: Findings, party: PartyFindings) -> str:
-    assert party.interval is not None
+def _between(found: Findings, party: PartyFindings) -> str:
     return " to ".join(lost_words(found.measure, end, unit=False) for end in party.interval)
 
 
@@ -194,8 +185,8 @@ def columns_of(found: Findings) -> list[tuple[str, Callable[[PartyFindings], str
     measure, shown = MEASURES[found.measure], partial(value_words, found.measure)
     columns: list[tuple[str, Callable[[PartyFindings], str]]] = [
         (f"{measure} without it", lambda party: shown(party.missing)),
-        ("lost, from", lambda party: _end(found, party, 0)),
-        ("to", lambda party: _end(found, party, 1)),
+        ("lost, from", lambda party: lost_words(found.measure, party.interval[0], unit=False)),
+        ("to", lambda party: lost_words(found.measure, party.interval[1], unit=False)),
     ]
     if all(party.sent is not None for party in found.parties):
         columns.append(("sent", lambda party: amount(party.sent or 0)))
@@ -211,10 +202,6 @@ def columns_of(found: Findings) -> list[tuple[str, Callable[[PartyFindings], str
         columns.append(("norm of its head", lambda party: _plain(party.norm)))
         columns.append(("growth of the norm", lambda party: _plain(party.growth, 4)))
     return columns
-
-
-def _end(found: Findings, party: PartyFindings, end: int) -> str:
-    return "-" if party.interval is None else lost_words(found.measure, party.interval[end], unit=False)
 
 
 def numbers(trained: Trained, found: Findings) -> dict[str, Any]:

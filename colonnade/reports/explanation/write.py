@@ -324,7 +324,7 @@ class Explanation:
         self._rows = [
             {
                 "party": party.name, "lost": found.clean - party.missing,
-                "low": party.interval and party.interval[0], "high": party.interval and party.interval[1],
+                "low": party.interval[0], "high": party.interval[1],
                 "told": party.told, "bytes": party.sent, "awaited": party.awaited,
                 **{key: getattr(party, key) for key in _NUMBERS},
             }

@@ -18,6 +18,7 @@ from colonnade.common.parsing.file import parse
 from colonnade.common.run.activity import Activity
 from colonnade.common.run.files import private_files
 from colonnade.launcher.configuration import ConfigLike, GivenConfig
+from colonnade.launcher.readiness import refuse_incomplete
 from colonnade.reports.console.live import showing
 from colonnade.reports.console.screen import out as console
 from colonnade.search.comparison.adapting import EPSILON, GivenSetup
@@ -38,7 +39,6 @@ from colonnade.search.folder import (
     Tables,
     place_of,
     refuse_fewer,
-    refuse_incomplete,
     refuse_unvalidated,
 )
 from colonnade.search.metrics import SearchMetric, search_metric
@@ -143,7 +143,7 @@ def compare(
     folder = SearchFolder(place_of(given, out, "compare"), "comparison")
     tree = without_space(given.placed(folder.tables))
     parsed = parse(tree)
-    refuse_incomplete(parsed)
+    refuse_incomplete(parsed, given.where)
     refuse_unvalidated(parsed)
     wanted = _metric(metric, parsed)
     with private_files(), showing(progress), folder.locked(), folder.with_tables(given):
@@ -333,9 +333,6 @@ def reference_run(name: str, subject: Subject, shelf: RunShelf, goal: SearchMetr
         reason, hint = failure(error)
         run = KeptRun(FAILED, f"{reason} ({hint})" if hint else reason)
     else:
-        run = KeptRun(
-            DONE, "", result.metrics, result.tested, (), result.round, result.rounds, result.seconds, 0,
-            result.errors, result.chance, result.validation_errors,
-        )  # fmt: skip
+        run = KeptRun(DONE, "", result)
     shelf.keep(key, run, {"reference": name})
     return run

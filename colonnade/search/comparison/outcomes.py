@@ -17,6 +17,7 @@ from colonnade.common.version import VERSION
 from colonnade.reports.standings.contender import SHARES, Contender, Estimate, Protection, is_reference
 from colonnade.search.folder import digest
 from colonnade.search.metrics import UP, SearchMetric
+from colonnade.search.simulated import Result
 from colonnade.server.training.metrics import chance
 
 DONE, PRUNED, DIVERGED, FAILED, LOST = "ok", "pruned", "diverged", "failed", "lost"
@@ -29,39 +30,24 @@ class KeptRun:
 
     Args:
         reason: of a run that diverged or failed.
-        metrics: of the validation rows, in the round that counts.
-        tested: of the test rows in the same round, if evaluated.
         evaluations: metrics of the validation rows at every evaluation.
-        round, rounds: the round that counts, and the number of rounds.
-        seconds: of computing.
-        payload: bytes of tensors between the parties and the server.
-        errors, validation_errors: standard errors of some metrics of the test rows, and of the validation rows.
-        chance: the verdict on the test rows, if any.
     """
 
     state: str
     reason: str = ""
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    tested: Mapping[str, float] = field(default_factory=dict)
+    result: Result = field(default_factory=Result)
     evaluations: tuple[Mapping[str, float], ...] = ()
-    round: int = 0
-    rounds: int = 0
-    seconds: float = 0.0
-    payload: int = 0
-    errors: Mapping[str, float] = field(default_factory=dict)
-    chance: Mapping[str, Any] | None = None
-    validation_errors: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def at_chance(self) -> bool:
         """True if the test rows do not show that the model is better than one without columns."""
-        return self.chance is not None and not self.chance["above"]
+        return self.result.chance is not None and not self.result.chance["above"]
 
     def has(self, metric: str, *, tested: bool) -> bool:
         """True if it has the metric wherever it is needed; a failed run needs none."""
         if self.state in (DIVERGED, FAILED):
             return True
-        known = [*self.evaluations, self.metrics, *((self.tested,) if tested else ())]
+        known = [*self.evaluations, self.result.metrics, *((self.result.tested,) if tested else ())]
         return all(metric in each for each in known)
 
 
@@ -91,8 +77,7 @@ class RunShelf:
         """Returns the result; None if missing, torn, or failed for another reason than divergence."""
         try:
             found = json.loads(self._path(key).read_text(encoding="utf-8"))
-            found.pop("about", None)
-            run = KeptRun(**{**found, "evaluations": tuple(found["evaluations"])})
+            run = KeptRun(found["state"], found["reason"], Result(**found["result"]), tuple(found["evaluations"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return None if run.state == FAILED else run
@@ -166,8 +151,8 @@ class ProtocolOutcome:
         )
         return Contender(
             self.name, self.name, "tuned" if self.settings else "", estimate(runs, metric, "tested"),
-            estimate(runs, metric, "metrics"), _mean([run.payload for run in runs]),
-            _mean([run.seconds for run in runs]), epsilon, protection, self._cause, is_reference(self.name),
+            estimate(runs, metric, "metrics"), _mean([run.result.payload for run in runs]),
+            _mean([run.result.seconds for run in runs]), epsilon, protection, self._cause, is_reference(self.name),
         )  # fmt: skip
 
     @property
@@ -176,7 +161,7 @@ class ProtocolOutcome:
             return f"{self.status}: {self.reason}" if self.reason else self.status
         if not at_chance(self.shown):
             return ""
-        verdict = next(run.chance for run in self.shown if run.at_chance)
+        verdict = next(run.result.chance for run in self.shown if run.at_chance)
         return chance.warning(verdict, "test", "a model that knows no column") or ""
 
     def plain(self, goal: SearchMetric) -> dict[str, Any]:
@@ -194,11 +179,11 @@ class ProtocolOutcome:
             "settings": " ".join(self.settings),
             "tuning": "tuned" if self.settings else ("defaults were best" if self.searched and self.tuned else ""),
             "trials": ", ".join(f"{count} {state}" for state, count in self.trials.items()),
-            "seconds": _mean([run.seconds for run in self.defaults]),
-            "tuned_seconds": _mean([run.seconds for run in self.tuned]),
-            "bytes": _mean([run.payload for run in self.defaults]),
-            "tuned_bytes": _mean([run.payload for run in self.tuned]),
-            "rounds": _mean([run.rounds for run in self.shown]),
+            "seconds": _mean([run.result.seconds for run in self.defaults]),
+            "tuned_seconds": _mean([run.result.seconds for run in self.tuned]),
+            "bytes": _mean([run.result.payload for run in self.defaults]),
+            "tuned_bytes": _mean([run.result.payload for run in self.tuned]),
+            "rounds": _mean([run.result.rounds for run in self.shown]),
             "notes": "; ".join(self.notes),
             "reason": self.reason,
         }  # fmt: skip
@@ -216,7 +201,7 @@ class ReferenceOutcome:
     def contender(self, goal: SearchMetric) -> Contender:
         tested, validated = (estimate([self.run], goal.metric, part) for part in ("tested", "metrics"))
         return Contender(
-            self.title, test=tested, validation=validated, seconds=self.run.seconds, cause=self.run.reason,
+            self.title, test=tested, validation=validated, seconds=self.run.result.seconds, cause=self.run.reason,
             reference=True,
         )  # fmt: skip
 
@@ -225,7 +210,7 @@ class ReferenceOutcome:
         return {
             "reference": self.name, "what": self.words, "status": self.run.state, "val": validated, "test": tested,
             "error": error_of([self.run], goal.metric), "at_chance": "yes" if at_chance([self.run]) else "",
-            "seconds": self.run.seconds, "reason": self.run.reason,
+            "seconds": self.run.result.seconds, "reason": self.run.reason,
         }  # fmt: skip
 
 
@@ -233,7 +218,8 @@ def of_runs(runs: list[KeptRun], metric: str) -> tuple[float | None, float | Non
     """Mean of the metric on validation and on test rows; None unless all runs have ended well."""
     if any(run.state != DONE for run in runs):
         return None, None
-    return _mean([run.metrics.get(metric) for run in runs]), _mean([run.tested.get(metric) for run in runs])
+    results = [run.result for run in runs]
+    return _mean([each.metrics.get(metric) for each in results]), _mean([each.tested.get(metric) for each in results])
 
 
 def estimate(runs: list[KeptRun], metric: str, part: str) -> Estimate | None:
@@ -243,14 +229,14 @@ def estimate(runs: list[KeptRun], metric: str, part: str) -> Estimate | None:
     """
     if not runs or any(run.state != DONE for run in runs):
         return None
-    value = _mean([getattr(run, part).get(metric) for run in runs])
-    errors = [(run.errors if part == "tested" else run.validation_errors).get(metric) for run in runs]
+    value = _mean([getattr(run.result, part).get(metric) for run in runs])
+    errors = [(run.result.errors if part == "tested" else run.result.validation_errors).get(metric) for run in runs]
     return None if value is None else Estimate(value, _mean(errors))
 
 
 def error_of(runs: list[KeptRun], metric: str) -> float | None:
     """Standard error of the metric on test rows; further seeds share these rows and do not lower it."""
-    return None if any(run.state != DONE for run in runs) else _mean([run.errors.get(metric) for run in runs])
+    return None if any(run.state != DONE for run in runs) else _mean([run.result.errors.get(metric) for run in runs])
 
 
 def at_chance(runs: list[KeptRun]) -> bool:

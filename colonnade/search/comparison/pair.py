@@ -109,7 +109,7 @@ class PairRuns:
             outcome.trials[run.state] = outcome.trials.get(run.state, 0) + 1
         best, before = store.best(), outcome.defaults[0]
         outcome.searched = True
-        known = before.metrics.get(self.goal.metric) if before.state == DONE else None
+        known = before.result.metrics.get(self.goal.metric) if before.state == DONE else None
         if best is None or best.value is None or (known is not None and not self.goal.better(best.value, known)):
             outcome.tuned = list(outcome.defaults) if known is not None else []
             return
@@ -185,10 +185,7 @@ class PairRuns:
             return _failed(error, failure(error), evaluations)
         if self.stop.is_set():
             raise ComparisonStopped
-        return KeptRun(
-            PRUNED if result.ended else DONE, "", result.metrics, result.tested, tuple(evaluations), result.round,
-            result.rounds, result.seconds, result.payload, result.errors, result.chance, result.validation_errors,
-        )  # fmt: skip
+        return KeptRun(PRUNED if result.ended else DONE, "", result, tuple(evaluations))
 
 
 def seeded(tree: Tree, number: int) -> Tree:
@@ -230,8 +227,8 @@ def _tell(store: TrialStore, asked: Asked, run: KeptRun, goal: SearchMetric, *, 
             if goal.metric in metrics:
                 store.report(asked, number, metrics[goal.metric])
     if run.state == DONE:
-        store.complete(asked, run.metrics[goal.metric], {"seconds": run.seconds})
+        store.complete(asked, run.result.metrics[goal.metric], {"seconds": run.result.seconds})
     elif run.state == PRUNED:
-        store.prune(asked, {"seconds": run.seconds})
+        store.prune(asked, {"seconds": run.result.seconds})
     else:
         store.fail(asked, run.reason)

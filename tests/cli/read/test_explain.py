@@ -337,7 +337,7 @@ def worth(**parties: tuple[float, int]) -> Findings:
     """Losses of parties that are known to a hundredth, and bytes that they sent."""
     spread = np.linspace(-0.01, 0.01, 1000)
     made = [
-        PartyFindings(name, 1.0, 1.0, 0.9, 0.9 - lost, 0.0, lost=lost + spread, sent=sent)
+        PartyFindings(name, 1.0, 1.0, 0.9, 0.9 - lost, 0.0, lost + spread, sent=sent)
         for name, (lost, sent) in parties.items()
     ]
     return Findings("test", "accuracy", torch.zeros(50), {}, 1.0, 0.9, tuple(made), 0.9 + spread)
@@ -363,15 +363,15 @@ def test_whether_the_heads_agree_is_said() -> None:
 
 
 def findings(*noised: float) -> Findings:
-    parties = tuple(PartyFindings(str(n), 2.0, 1.0, value, value, 0.0) for n, value in enumerate(noised))
-    return Findings("test", "accuracy", torch.zeros(1), {}, 1.0, 1.0, parties)
+    parties = tuple(PartyFindings(str(n), 2.0, 1.0, value, value, 0.0, np.zeros(1)) for n, value in enumerate(noised))
+    return Findings("test", "accuracy", torch.zeros(1), {}, 1.0, 1.0, parties, np.zeros(1))
 
 
 def test_ties_unmeasured_and_unneeded_parties() -> None:
     """Of equal losses the larger cross-entropy is first; what cannot be measured is last; no gain is an importance."""
     values = [(0.5, 1.0), (math.nan, 9.0), (0.5, 2.0), (0.2, 0.1)]
-    parties = [PartyFindings(str(n), None, None, 0.9, value, loss) for n, (value, loss) in enumerate(values)]
-    found = Findings("test", "accuracy", torch.zeros(1), {}, 1.0, 1.0, tuple(parties))
+    parties = [PartyFindings(str(n), None, None, 0.9, *each, np.zeros(1)) for n, each in enumerate(values)]
+    found = Findings("test", "accuracy", torch.zeros(1), {}, 1.0, 1.0, tuple(parties), np.zeros(1))
     assert [party.name for party in found.ranked] == ["3", "2", "0", "1"] and found.needed
     assert not replace(found, clean=0.4, parties=tuple(parties[:3])).needed
 
