@@ -19,7 +19,7 @@ from colonnade.common.run.event_loop import LoopThread
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports.console.screen import Screen
 from colonnade.reports.console.screen import out as console
-from colonnade.reports.html.page import policy, render, script, tag
+from colonnade.reports.html.page import Html, policy, render, script, written
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.page import SCRIPT, html, write_page
 
@@ -69,7 +69,8 @@ class Current:
         except InputError as nothing:
             said = "The run has ended before it began." if over else "The run has not begun: its members are starting."
             said = str(nothing) if RunFolder(self._folder).summary.exists() else said
-            values = {"title": self._folder.name, "content": tag("p", said, id="opening", class_="headline")}
+            content = Html(f'<p id="opening" class="headline">{written(said)}</p>')
+            values = {"title": self._folder.name, "content": content}
             return render("base.html", values, script=SCRIPT + LIVE, again=_again(over), live=True)
         over = over or run.summary["status"] != "unfinished"
         return html([run], None, _again(over), live=LIVE)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from colonnade.reports.html.page import Html, joined, tag, written
+from colonnade.reports.html.page import Html, fragment, written
 
 Say = Callable[[float], str]
 Point = tuple[float, float]
@@ -259,29 +259,9 @@ def row_chart(
         f'<line class="mark" stroke-dasharray="3 3" x1="{place(at)}%" x2="{place(at)}%" y1="-2%" y2="102%"/>'
         for at in (*known.values(), *(bar.value for bar in bars if bar.line))
     )
-    drawn = [
-        tag(
-            "tr",
-            tag("th", bar.name, _faint(bar.about), scope="row", class_="word"),
-            tag("td", _strip(upright + (_dot(bar, place) if dots else _bar(bar, place))), class_="strip"),
-            tag("td", bar.said, class_="number"),
-            class_="best" if bar.best else None,
-        )
-        for bar in bars
-    ]
-    feet = tag(
-        "tr",
-        tag("th", _faint(axis.name), scope="row", class_="word"),
-        tag("td", _strip(_feet(axis, known, (low, high), place)), class_="strip"),
-        tag("td"),
-        aria_hidden="true",
-    )
-    body = tag("tbody", joined(drawn, "\n"), feet)
-    return tag("table", tag("caption", caption), body, class_="rows")
-
-
-def _faint(said: str) -> Html:
-    return tag("span", said, class_="faint") if said else Html()
+    rows = [(bar, _strip(upright + (_dot(bar, place) if dots else _bar(bar, place)))) for bar in bars]
+    feet = _strip(_feet(axis, known, (low, high), place))
+    return fragment("row_chart.html", {"caption": caption, "rows": rows, "name": axis.name, "feet": feet})
 
 
 def _strip(inside: str) -> Html:

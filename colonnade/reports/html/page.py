@@ -18,8 +18,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from colonnade.common.text import escaped_lines
 
-_VOID = ("input", "link", "meta")
-
 
 class Html(str):
     """Text that is HTML already; templates take it as it is."""
@@ -38,25 +36,6 @@ def text(value: object) -> Html:
 def written(value: str) -> str:
     """Escapes a text for HTML and SVG: no markup, no invisible characters, no change of writing direction."""
     return escape(escaped_lines(value))
-
-
-def joined(parts: list[Html], by: str = "") -> Html:
-    return Html(by.join(parts))
-
-
-def tag(name: str, /, *inside: object, **attributes: object) -> Html:
-    """An element with its content: `tag("p", "2 < 3", class_="note")`.
-
-    Args:
-        inside: content in order; everything but `Html` is escaped.
-        attributes: a trailing `_` is dropped, other `_` become `-`; True gives a bare attribute, None and False none.
-    """
-    given = "".join(
-        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{written(str(value))}"')
-        for key, value in attributes.items()
-        if value is not None and value is not False
-    )
-    return Html(f"<{name}{given}>" + ("" if name in _VOID else "".join(map(text, inside)) + f"</{name}>"))
 
 
 _OWN = Path(__file__).parent / "templates"
@@ -91,7 +70,7 @@ def render(
     return _environment((beside, _OWN) if beside else (_OWN,)).get_template(template).render({**frame, **values}) + "\n"
 
 
-def fragment(template: str, values: dict[str, Any], *, beside: Path) -> Html:
+def fragment(template: str, values: dict[str, Any], *, beside: Path = _OWN) -> Html:
     """Returns a part of a page, for notebooks or for a page that is put together in Python."""
     return Html(_environment((beside, _OWN)).get_template(template).render(values))
 

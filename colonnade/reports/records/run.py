@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, ValidationError
 
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import InputError
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.parsing.yaml_tree import parse_yaml
-from colonnade.common.run.files import refuse_path
 from colonnade.common.run.json_text import is_number, read_lines
 from colonnade.common.run.run_folder import PartyFolder, RunFolder, describe_source, read_record
 from colonnade.reports.records.ledgers import Book, read_books
@@ -173,7 +172,7 @@ class _Summary(BaseModel):
 
     status: str
     protocol: str
-    parties: list[Annotated[str, Field(max_length=255), AfterValidator(refuse_path)]]
+    parties: list[Annotated[str, Field(max_length=255)]]
     rounds: NonNegativeInt
     seconds: FiniteFloat
     metrics: dict[str, float | None]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from colonnade.reports.html.page import Html, joined, tag
+from colonnade.reports.html.page import Html, written
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.words import counted, listed, seconds
 
@@ -157,7 +157,7 @@ def _strip(name: str, times: _Presence, end: float, missing: int) -> Html:
     for what, moments, shape in (("late", times.late, f"{_HEIGHT - 3}h1v3h-1z"), ("again", times.again, "0h1v10h-1z")):
         if ticks := sorted({min(_SLICES - 1, int(at / end * _SLICES)) for at in moments}):
             parts.append(f'<path class="{what}" d="{"".join(f"M{at} {shape}" for at in ticks)}"/>')
-    said = joined([tag("title", f"{name} over time"), tag("desc", _said(times, missing))])
+    said = f"<title>{written(name)} over time</title><desc>{written(_said(times, missing))}</desc>"
     return Html(
         f'<svg class="strip" viewBox="0 0 {_SLICES} {_HEIGHT}" preserveAspectRatio="none" role="img">'
         f"{said}{''.join(parts)}</svg>"
