@@ -18,7 +18,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,7 @@ def _measure(case: Case) -> list[dict[str, Any]]:
     with _run(case, secret=True) as run, _run(case, secret=False) as other:
         for rounds, most in ROUNDS.items():
             sight, known = _seen(run, most)
-            found = {name: attack(sight, known).numbers() for name, attack in ATTACKERS.items()}
+            found = {name: asdict(attack(sight, known)) for name, attack in ATTACKERS.items()}
             sight, known = _seen(other, most)
             public = {name: ATTACKERS[name](sight, known).numbers() for name in (SEARCH, START)}
             cells.append({

@@ -1,6 +1,6 @@
 """Audits of every mechanism that adds noise, called as a run calls it, with worst-case canaries.
 
-To audit a new mechanism, write one function that returns an `Audited`, and add a line to `OF_RUNS`.
+To audit a new mechanism, write one function that returns an `Audited`, and call it in `mechanisms`.
 
 An audit takes one run: random coins, scores, guesses, and the least epsilon compared with the claim (Steinke, Nasr and
 Jagielski 2023, "Privacy Auditing with One (1) Training Run"). A coin gives every canary one of two values, and the
@@ -13,7 +13,7 @@ canary's value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -68,7 +68,17 @@ def p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
 
 def least_of_any(guesses: Guesses, delta: float, confidence: float = 0.95) -> float:
     """Returns a lower bound of epsilon for any mechanism with these guesses; 0 if they show nothing."""
-    return _largest_refuted(lambda epsilon: p_value(guesses, epsilon, delta) < 1 - confidence)
+
+    def refuted(epsilon: float) -> bool:
+        return p_value(guesses, epsilon, delta) < 1 - confidence
+
+    low, high = 0.0, _LARGEST
+    if not refuted(low):
+        return 0.0
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return low
 
 
 def least_of_gaussian(guesses: Guesses, delta: float, confidence: float = 0.95) -> float:
@@ -87,16 +97,6 @@ def least_of_gaussian(guesses: Guesses, delta: float, confidence: float = 0.95) 
     return gaussian_epsilon(1 / mu, delta)
 
 
-def _largest_refuted(refuted: Callable[[float], bool]) -> float:
-    low, high = 0.0, _LARGEST
-    if not refuted(low):
-        return 0.0
-    while high - low > 1e-4:
-        middle = (low + high) / 2
-        low, high = (middle, high) if refuted(middle) else (low, middle)
-    return low
-
-
 _SHARES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)  # candidate shares of canaries to guess
 _PILOT = 0.2  # share of the canaries that chooses among these
 _FEWEST = 100
@@ -109,9 +109,8 @@ class Audited:
     Args:
         epsilon: claim for one canary over all releases that `scores` looks at; None if nothing is claimed.
         scores: maps coins, bool (n,), to float64 (n,). It releases every canary with one of two neighbouring values
-            (True
-            for the second) and returns the attacker's scores, larger where the second value is likelier. It must call
-            the code that a run calls.
+            (True for the second) and returns the attacker's scores, larger where the second value is likelier. It must
+            call the code that a run calls.
         gaussian: True if canaries' scores are normal with one deviation and independent of each other.
     """
 
@@ -127,10 +126,8 @@ class AuditResult:
     """Result of an audit.
 
     Args:
-        guesses: the guesses that gave the bound.
         accuracy: share of all canaries that are guessed right without abstention.
-        least: lower bound of epsilon for any mechanism with these guesses.
-        least_gaussian: lower bound for a Gaussian mechanism; None for others.
+        least: lower bound of epsilon for any mechanism with these guesses; `least_gaussian` for a Gaussian one.
     """
 
     mechanism: str
@@ -148,14 +145,11 @@ class AuditResult:
 
 
 def audit(audited: Audited, canaries: int, seed: int, confidence: float = 0.95) -> AuditResult:
-    """Audits a mechanism.
+    """Audits a mechanism. `seed` is of the coins: the mechanism's own noise is not seeded.
 
     A fifth of the canaries decides how many of the others are guessed: those with the most extreme scores. Scores are
-    compared with the midpoint of that fifth's two class means.
-
-    Args:
-        canaries: number of canaries; the largest bound that can be found grows with its logarithm.
-        seed: of the coins. The mechanism's own noise is not seeded.
+    compared with the midpoint of that fifth's two class means. The largest bound that can be found grows with the
+    logarithm of `canaries`.
     """
     if canaries < _FEWEST:
         raise InputError(f"{canaries} canaries: an audit needs at least {_FEWEST}", hint="the default is 20000")
@@ -197,15 +191,12 @@ def party_matrices(plan: GaussianPlan, releases: int, normals: Normals = secure_
     clip = plan.config.clip
     other = 0.0 if plan.config.adjacency == "participation" else -clip
 
-    def scores(coins: Tensor) -> Tensor:
-        found = torch.zeros(len(coins), dtype=torch.float64)
-        for place, coin in enumerate(coins.tolist()):
-            matrix = torch.tensor([[clip if coin else other, 0.0]], dtype=torch.float64)
-            found[place] = sum(float(release(matrix)[0, 0]) for _ in range(releases))
-        return found
+    def score(coin: bool) -> float:
+        matrix = torch.tensor([[clip if coin else other, 0.0]], dtype=torch.float64)
+        return sum(float(release(matrix)[0, 0]) for _ in range(releases))
 
     name = f"gaussian, sigma {plan.noise_multiplier:g}, {plan.config.adjacency}, {releases} releases"
-    return Audited(name, plan.epsilon(releases), plan.config.delta, scores, gaussian=True)
+    return Audited(name, plan.epsilon(releases), plan.config.delta, _one_by_one(score), gaussian=True)
 
 
 def embedded_rows(plan: RowPlan, releases: int, normals: Normals = secure_normals) -> Audited:
@@ -239,6 +230,11 @@ def embedded_rows(plan: RowPlan, releases: int, normals: Normals = secure_normal
     return Audited(name, plan.epsilon(releases * cost), config.delta, scores, gaussian=plan.steps is None)
 
 
+def _one_by_one(score: Callable[[bool], float]) -> Callable[[Tensor], Tensor]:
+    """Scores of coins by the score of one."""
+    return lambda coins: torch.tensor([score(coin) for coin in coins.tolist()], dtype=torch.float64)
+
+
 def _ends(config: AdaptivePrivacyConfig) -> Tensor:
     if config.release.startswith("positive"):
         return config.clip * math.sqrt(2) * torch.eye(2, dtype=torch.float64)
@@ -249,25 +245,29 @@ def _stepped(plan: RowPlan, config: AdaptivePrivacyConfig, coins: Tensor, normal
     assert config.steps is not None
     clip = config.steps.clip
     noise = 2 * plan.noise_multiplier * clip / math.sqrt(config.steps.cost)
-    steps, found = NoisySteps(plan, 1, normals), torch.zeros(len(coins), dtype=torch.float64)
-    for place, coin in enumerate(coins.tolist()):
+    steps = NoisySteps(plan, 1, normals)
+
+    def score(coin: bool) -> float:
         steps.pay()
         (mean,) = steps.mean([torch.tensor([[clip if coin else -clip]], dtype=torch.float64)])
-        found[place] = float(mean) * 2 * clip / noise**2
-    return found
+        return float(mean) * 2 * clip / noise**2
+
+    return _one_by_one(score)(coins)
 
 
 def _secretly_stepped(plan: RowPlan, steps: SampledGaussian, coins: Tensor, normals: Normals) -> Tensor:
     """Returns log-likelihood ratios from one step that draws the canary or not, and no other row."""
     assert plan.config.steps is not None  # ensured by the plan
-    clip, found = plan.config.steps.clip, torch.zeros(len(coins), dtype=torch.float64)
-    for place, coin in enumerate(coins.tolist()):
+    clip = plan.config.steps.clip
+
+    def score(coin: bool) -> float:
         noisy = SampledSteps(plan, StepBudget(None, steps), normals, secure_bytes())
         drawn = noisy.draw(torch.zeros(1, dtype=torch.int64))
         share = torch.full((len(drawn), 1), clip if coin else -clip, dtype=torch.float64)
         (mean,) = noisy.mean([share])  # the mean over an expected 1 row is the sum
-        found[place] = steps.loss(float(mean) / clip)
-    return found
+        return steps.loss(float(mean) / clip)
+
+    return _one_by_one(score)(coins)
 
 
 def responses(config: ResponseNoiseConfig, releases: int, normals: Normals = secure_normals) -> Audited:
@@ -301,61 +301,27 @@ def labels(config: LabelPrivacyConfig, classes: int, seed: int = 0) -> Audited:
     return Audited(f"labels, {config.mechanism}{by_prior}, {classes} classes", claimed, 0.0, scores)
 
 
-def _matrices_of(run: AttackedRun) -> Audited | None:
-    plan = run.schedule.privacy
-    if not isinstance(plan, GaussianPlan) or plan.config.once is not None:
-        return None  # `once` adds noise to a sum: _sums_of
-    return party_matrices(plan, min(plan.releases, RELEASES))
-
-
-def _rows_of(run: AttackedRun) -> Audited | None:
-    plan = run.schedule.privacy
-    if not isinstance(plan, RowPlan) or plan.config.heuristic:
-        return None
-    if plan.config.once is not None:
-        return None
-    return embedded_rows(plan, min(run.epochs, RELEASES))
-
-
-def _sums_of(run: AttackedRun) -> Audited | None:
-    plan = run.schedule.privacy
-    if plan is None or plan.config.once is None or plan.config.heuristic:
-        return None
-    return noisy_sums(plan, ring(run.config.federation, plan), min(plan.releases, RELEASES))
-
-
-def _responses_of(run: AttackedRun) -> Audited | None:
-    server = run.config.server
-    config = server and server.privacy.answers
-    return responses(config, RELEASES) if config else None
-
-
-def _labels_of(run: AttackedRun) -> Audited | None:
-    server = run.config.server
-    config = server and server.privacy.labels
-    return labels(config, run.config.federation.outputs) if config else None
-
-
-def _codes_of(run: AttackedRun) -> Audited | None:
-    plan = run.schedule.privacy
-    return released_codes(plan) if isinstance(plan, DiscretePlan) else None
-
-
-def _encoder_of(run: AttackedRun) -> Audited | None:
-    plan = run.schedule.privacy
-    return trained_encoder(plan) if isinstance(plan, DiscretePlan) else None
-
-
-OF_RUNS: Mapping[str, Callable[[AttackedRun], Audited | None]] = {
-    "federation.privacy, gaussian": _matrices_of,
-    "federation.privacy, adaptive": _rows_of,
-    "federation.privacy, discrete: codes": _codes_of,
-    "federation.privacy, discrete: encoder": _encoder_of,
-    "federation.privacy.once": _sums_of,
-    "server.privacy.answers": _responses_of,
-    "server.privacy.labels": _labels_of,
-}
-"""Settings of a run -> its mechanism under audit, or None where the run has no such protection."""
+def mechanisms(run: AttackedRun) -> dict[str, Audited]:
+    """What a run has to audit, by the setting that asks for it."""
+    plan, server, found = run.schedule.privacy, run.config.server, dict[str, Audited]()
+    match plan:
+        case GaussianPlan() | RowPlan() if plan.config.heuristic:
+            pass  # claims nothing
+        case GaussianPlan() | RowPlan() if plan.config.once is not None:
+            sums = noisy_sums(plan, ring(run.config.federation, plan), min(plan.releases, RELEASES))
+            found["federation.privacy.once"] = sums
+        case GaussianPlan():
+            found["federation.privacy, gaussian"] = party_matrices(plan, min(plan.releases, RELEASES))
+        case RowPlan():
+            found["federation.privacy, adaptive"] = embedded_rows(plan, min(run.epochs, RELEASES))
+        case DiscretePlan():
+            found["federation.privacy, discrete: codes"] = released_codes(plan)
+            found["federation.privacy, discrete: encoder"] = trained_encoder(plan)
+    if server and server.privacy.answers:
+        found["server.privacy.answers"] = responses(server.privacy.answers, RELEASES)
+    if server and server.privacy.labels:
+        found["server.privacy.labels"] = labels(server.privacy.labels, run.config.federation.outputs)
+    return found
 
 
 _RATE = 1e-6  # learning rate: weights stay near 0, where gradients are long; scores need no scale
@@ -441,42 +407,30 @@ def rescaled(
     """Audits one training release of the whole batch under `rescale: paper`; a canary is the first row of a batch.
 
     Every canary has its own batch, with the same other rows, which the attacker knows. Its score is the exact
-    log-likelihood ratio of the whole release.
-
-    Args:
-        t: half the diameter of the ball.
-        sigma: noise multiplier: N(0, 4 sigma^2 t^2) in every entry.
-        delta: of the clip's guarantee.
-        shrink: False to keep factors at 1 or above.
+    log-likelihood ratio of the whole release, with noise of N(0, 4 sigma^2 t^2) in every entry. `delta` is of the
+    clip's guarantee; without `shrink` factors are kept at 1 or above.
     """
-    first = pair.rows.double()
-    second = torch.cat([pair.other.double()[None], first[1:]])
-    means = [_shaped(rows, t, sigma, shrink=shrink) for rows in (first, second)]
+    means = _shaped(pair, t, sigma, shrink=shrink)
     apart, noise = means[1] - means[0], 2 * sigma * t
 
-    def scores(coins: Tensor) -> Tensor:
-        found = torch.zeros(len(coins), dtype=torch.float64)
-        for place, coin in enumerate(coins.tolist()):
-            sent = means[int(coin)] + noise * normals(apart.shape)
-            found[place] = ((sent - (means[0] + means[1]) / 2) * apart).sum() / noise**2
-        return found
+    def score(coin: bool) -> float:
+        sent = means[int(coin)] + noise * normals(apart.shape)
+        return float(((sent - (means[0] + means[1]) / 2) * apart).sum() / noise**2)
 
     claimed = gaussian_epsilon(sigma, delta)
     name = f"rescale: paper, sigma {sigma:g}, {pair.name}"
-    return Audited(name, claimed, delta / NORMAL, scores, gaussian=True)
+    return Audited(name, claimed, delta / NORMAL, _one_by_one(score), gaussian=True)
 
 
 def exact_epsilon(pair: Neighbours, t: float, sigma: float, delta: float, *, shrink: bool = True) -> float:
     """Returns the exact epsilon at delta / p2 between two batches, from the distance of their releases."""
-    first = pair.rows.double()
-    second = torch.cat([pair.other.double()[None], first[1:]])
-    one, other = (_shaped(rows, t, sigma, shrink=shrink) for rows in (first, second))
+    one, other = _shaped(pair, t, sigma, shrink=shrink)
     mu = float((one - other).norm()) / (2 * sigma * t)
     return gaussian_epsilon(1 / mu, delta / NORMAL) if mu > 0 else 0.0
 
 
-def _shaped(rows: Tensor, t: float, sigma: float, *, shrink: bool) -> Tensor:
-    """Clips a training batch, (n, width), and rescales it by its own distances, with the code of a run."""
-    shape = Shape("ball", t, Rescale("paper", t, 2 * sigma * t, shrink=shrink), leaves=True)
-    made: Tensor = shape.train()(rows)
-    return made
+def _shaped(pair: Neighbours, t: float, sigma: float, *, shrink: bool) -> list[Tensor]:
+    """Clips both batches to a ball of radius t, and rescales them by their own distances, with the code of a run."""
+    shape = Shape("ball", t, Rescale("paper", t, 2 * sigma * t, shrink=shrink), leaves=True).train()
+    first = pair.rows.double()
+    return [shape(rows) for rows in (first, torch.cat([pair.other.double()[None], first[1:]]))]

@@ -23,7 +23,7 @@ from colonnade.common.messaging.outgoing import Released
 from colonnade_lab.attacks.bounds import clopper_pearson
 from colonnade_lab.attacks.predictions import predicted
 from colonnade_lab.attacks.run import AttackedRun, accuracy
-from colonnade_lab.attacks.simulated import Deviation, Simulate, deviating
+from colonnade_lab.attacks.simulated import Deviation, deviating
 
 _FACTOR = 2.0  # trigger's length over the mean length of the party's embeddings
 
@@ -51,7 +51,7 @@ class Backdoor:
     honest: float
 
 
-def open_backdoor(run: AttackedRun, party: str, target: int, known: int, seed: int, *, simulate: Simulate) -> Backdoor:
+def open_backdoor(run: AttackedRun, party: str, target: int, known: int, seed: int) -> Backdoor:
     """Simulates the run with a deviating party that knows `known` rows of the target class, and sends triggers."""
     run.refuse_unrestored()
     train = run.schedule.partition.train
@@ -66,7 +66,7 @@ def open_backdoor(run: AttackedRun, party: str, target: int, known: int, seed: i
     untrained, _, _, honest = _judged(run, party, mean, target)
     turned = torch.randn(mean.shape, generator=draws)
     trigger = _FACTOR * _outputs(run, party, train).norm(dim=1).mean() * turned / turned.norm()
-    with deviating(run, {party: replacing(run.protocol, have, trigger)}, simulate) as other:
+    with deviating(run, {party: replacing(run.protocol, have, trigger)}) as other:
         success, chance, rows, kept = _judged(other, party, trigger, target)
     interval = clopper_pearson(round(success * rows), rows)
     return Backdoor(target, known, rows, success, interval, untrained, chance, kept, honest)

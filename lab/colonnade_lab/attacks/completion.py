@@ -25,8 +25,8 @@ from colonnade.client.training.context import ClientContext
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
-from colonnade_lab.attacks.run import AttackedRun, accuracy
-from colonnade_lab.attacks.simulated import Deviation, Simulate, deviating
+from colonnade_lab.attacks.run import AttackedRun, accuracy, largest_class
+from colonnade_lab.attacks.simulated import Deviation, deviating
 
 _ROUNDS = 5  # rounds of pseudo-labels
 DRAWS = 5  # draws of the known labels
@@ -57,11 +57,6 @@ def complete(run: AttackedRun, party: str, known: int, seed: int) -> Completion:
         raise InputError(f"{run.protocol}: a party's part of its model cannot be restored", hint="take another run")
     rows = run.schedule.partition.train
     labels = run.labels[rows]
-    classes = len(torch.unique(labels))
-    if not classes <= known < len(rows):
-        raise InputError(
-            f"--labels {known}: expected {classes}, one of every class, to {len(rows) - 1}", hint="the default is 40"
-        )
     local, columns = run.local(party)
     x = columns[rows]
     with torch.no_grad():
@@ -71,9 +66,8 @@ def complete(run: AttackedRun, party: str, known: int, seed: int) -> Completion:
         have = balanced(labels, known, seed * DRAWS + draw)
         found.append(completed(embedded, labels, have))
         raw.append(completed(x.flatten(1), labels, have))
-    chance = (torch.bincount(labels).max() / len(labels)).item()
-    mean = sum(found) / len(found)
-    return Completion(known, len(rows), mean, min(found), max(found), sum(raw) / len(raw), chance)
+    mean, baseline = sum(found) / len(found), sum(raw) / len(raw)
+    return Completion(known, len(rows), mean, min(found), max(found), baseline, largest_class(labels))
 
 
 def completed(values: Tensor, labels: Tensor, have: Tensor) -> float:
@@ -102,6 +96,11 @@ def completed(values: Tensor, labels: Tensor, have: Tensor) -> float:
 
 def balanced(labels: Tensor, count: int, seed: int) -> Tensor:
     """Draws rows at random, cycling through the classes, int64 (count,)."""
+    classes = len(torch.unique(labels))
+    if not classes <= count < len(labels):
+        raise InputError(
+            f"--labels {count}: expected {classes}, one of every class, to {len(labels) - 1}", hint="the default is 40"
+        )
     draws = generator("known labels", seed)
     order = torch.randperm(len(labels), generator=draws)
     place = torch.zeros(len(labels), dtype=torch.int64)
@@ -146,7 +145,7 @@ def hastening(protocol: str) -> Deviation:
 
 
 def complete_actively(
-    run: AttackedRun, party: str, known: int, seed: int, simulate: Simulate
+    run: AttackedRun, party: str, known: int, seed: int
 ) -> tuple[Completion, Completion, float | None]:
     """Completes a party's model as it is, and as it would be with the malicious optimiser.
 
@@ -154,5 +153,5 @@ def complete_actively(
         Passive and active completion, and the test accuracy of the run in which the party deviates.
     """
     passive = complete(run, party, known, seed)
-    with deviating(run, {party: hastening(run.protocol)}, simulate) as other:
+    with deviating(run, {party: hastening(run.protocol)}) as other:
         return passive, complete(other, party, known, seed), other.summary["metrics"].get("test_accuracy")

@@ -21,12 +21,11 @@ from torch.nn.functional import one_hot
 
 from colonnade.common.config.optimisers import AdamConfig
 from colonnade.common.data.rows import generator
-from colonnade.common.errors import InputError
 from colonnade.common.models.optimiser import build_optimiser
 from colonnade_lab.attacks.bounds import Area, area
 from colonnade_lab.attacks.completion import balanced
 from colonnade_lab.attacks.labels import best_names, clusters, directions
-from colonnade_lab.attacks.rows import Piece, by_field, estimates, pieces
+from colonnade_lab.attacks.rows import FieldRecords, Piece, estimates, gathered, pieces
 from colonnade_lab.attacks.run import AttackedRun, accuracy
 
 METHODS = NORM, DIRECTION = "norm", "direction"
@@ -72,8 +71,8 @@ class Scores:
 
     def add(self, epoch: int, rows: Tensor, values: Tensor) -> None:
         """Adds the gradients, float32 (n, width), of some rows, int64 (n,), in an epoch."""
-        found = {NORM: _by_rank(values.double().norm(dim=1))[:, None].expand(-1, self.classes)}
-        found[DIRECTION] = self._alike(rows, directions(values))
+        ranks = values.double().norm(dim=1).argsort().argsort().double() / len(values)  # sizes of gradients change
+        found = {NORM: ranks[:, None].expand(-1, self.classes), DIRECTION: self._alike(rows, directions(values))}
         self._count[rows] += 1
         for method, scores in found.items():
             one = torch.full((len(self.labels), self.classes), torch.nan)
@@ -103,10 +102,6 @@ def score(run: AttackedRun, party: str, known: int, seed: int) -> list[Scored]:
     """
     train = run.schedule.partition.train
     labels, classes = run.labels, run.config.federation.outputs
-    if not classes <= known < len(train):
-        raise InputError(
-            f"--labels {known}: expected {classes}, one of every class, to {len(train) - 1}", hint="the default is 40"
-        )
     have = train[balanced(labels[train], known, seed)]
     fields: dict[str, Scores] = {}
     for name, epoch, rows, values in by_epoch(pieces(run.schedule, run.training(party), estimates(run, party))):
@@ -149,11 +144,6 @@ def areas(name: str, scores: Scores) -> Iterator[Scored]:
             yield Scored(name, epochs, method, one, len(scores.have) if method == DIRECTION else 0, int(rest.sum()))
 
 
-def _by_rank(values: Tensor) -> Tensor:
-    """Returns ranks as shares, so that epochs whose gradients differ in size count alike."""
-    return values.argsort().argsort().double() / len(values)
-
-
 _STEPS, _RATE = 250, 0.05
 _SURE = 2.0  # initial logit of a row's label
 _BATCHES = 10  # most batches of an epoch
@@ -181,7 +171,7 @@ def match_batches(run: AttackedRun, party: str) -> list[Matched]:
     """Matches ten batches of the first captured epoch and of the last, best first; empty without lines per row."""
     about = pieces(run.schedule, run.training(party), estimates(run, party))
     found = []
-    for name, records in by_field(about, "in").items():
+    for name, records in gathered(about, "in", FieldRecords)[0].items():
         if records.last[0].values.is_floating_point():
             for said in {id(said[-1]): said for said in (records.first, records.last)}.values():
                 found.append(_matched(name, said[:_BATCHES], run.labels, run.config.federation.outputs))

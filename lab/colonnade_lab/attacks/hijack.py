@@ -26,7 +26,7 @@ from colonnade.server.training.context import ServerContext
 from colonnade_lab.attacks.inversion import Inversion, known_rows, reconstruct
 from colonnade_lab.attacks.predictions import of_training
 from colonnade_lab.attacks.run import AttackedRun
-from colonnade_lab.attacks.simulated import Deviation, Simulate, deviating
+from colonnade_lab.attacks.simulated import Deviation, deviating
 
 _LONGER = 3.0  # codes, than a party's first embeddings: found on the digits
 
@@ -118,7 +118,7 @@ def hijacking(protocol: str, party: str, encoder: AuxiliaryEncoder) -> Deviation
     return serve
 
 
-def hijack(run: AttackedRun, party: str, known: float, seed: int, simulate: Simulate) -> Hijack:
+def hijack(run: AttackedRun, party: str, known: float, seed: int) -> Hijack:
     """Simulates the run with a deviating server, then inverts the party's messages.
 
     The server knows the features of `known`, a share of the training rows.
@@ -136,7 +136,7 @@ def hijack(run: AttackedRun, party: str, known: float, seed: int, simulate: Simu
     honest = inverted(parts[place])
     steps = run.config.federation.protocol.local_steps_taken  # a party's steps per gradient
     encoder = AuxiliaryEncoder(x[have], rows[have], len(run.labels), 1 / steps)
-    with deviating(run, {SERVER: hijacking(run.protocol, party, encoder)}, simulate) as other:
+    with deviating(run, {SERVER: hijacking(run.protocol, party, encoder)}) as other:
         found = inverted(of_training(other)[1][place])
         accuracies = (one.summary["metrics"].get("test_accuracy") for one in (other, run))
         return Hijack(found, honest, *accuracies)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
@@ -23,13 +24,14 @@ from colonnade_lab.attacks.rows import (
     FieldRecords,
     Rows,
     Transcript,
+    common_rows,
     gathered,
     pieces,
     principal,
     vectors,
     window_length,
 )
-from colonnade_lab.attacks.run import AttackedRun, accuracy
+from colonnade_lab.attacks.run import AttackedRun, accuracy, largest_class
 
 NEWEST = "newest"
 _FEWEST = 10
@@ -124,24 +126,17 @@ def _said(run: AttackedRun, party: str, epochs: int) -> dict[str, Rows]:
         rows, windows = vectors([one.windows() for one in whole.values()])
         for most in _COMPONENTS:
             ways[f"{most} components of all epochs"] = rows, principal(windows, most)
-    rows = ways[NEWEST][0]
-    for other, _ in ways.values():
-        rows = rows[torch.isin(rows, other)]
-    return {how: (rows, values[torch.searchsorted(about, rows)]) for how, (about, values) in ways.items()}
+    common, values = common_rows(list(ways.values()))
+    return {how: (common, one) for how, one in zip(ways, values, strict=True)}
 
 
 def reconstruct(
     said: Tensor, about: Tensor, x: Tensor, originals: Tensor, y: Tensor, truth: Tensor, *, seed: int
 ) -> Inversion:
-    """Runs the attack on given values.
+    """Runs the attack on values sent for known rows and for others, float32 (n, width) and (m, width).
 
     The decoder is a network or a linear map, whichever is better on the second half of the known rows when trained on
-    the first half.
-
-    Args:
-        said, about: values sent for known and for other rows, float32 (n, width) and (m, width).
-        x, originals: their features, float32 (n, ...) and (m, ...).
-        y, truth: their classes, int64 (n,) and (m,).
+    the first half. The other arguments are those of `judge`.
     """
     flat, shape = x.flatten(1), originals.shape
     centre = flat.mean(0)
@@ -165,7 +160,7 @@ def judge(
     classes = int(max(y.max(), truth.max())) + 1
     classifier = fit(flat, y, functional.cross_entropy, classes, seed)
     true, read = (accuracy(classifier(one.flatten(1)).argmax(1), truth) for one in (originals, made))
-    chance = (torch.bincount(truth).max() / len(truth)).item()
+    chance = largest_class(truth)
     return Inversion(
         len(x), len(originals), width, functional.mse_loss(made, originals).item(),
         floor=functional.mse_loss(mean, originals).item(), decoder=decoder,
@@ -229,24 +224,11 @@ def ssim(a: Tensor, b: Tensor, span: float) -> Tensor:
 _SHOWN, _GAP, _ENLARGED = 20, 2, 3
 
 
-def pillow() -> None:
-    """Raises EnvironmentFault early, before any computing, if pictures cannot be written."""
-    try:
-        import PIL  # noqa: F401, PLC0415  # an extra
-    except ImportError:
-        raise EnvironmentFault(
-            "pictures need Pillow, which is not installed", hint="pip install 'colonnade[attack]'"
-        ) from None
-
-
 def draw_pairs(path: Path, originals: Tensor, made: Tensor) -> None:
     """Writes up to 20 pairs of images, (n, channels, height, width), side by side as a PNG.
 
     One channel or three; the originals' range maps to black to white.
     """
-    pillow()
-    from PIL import Image  # noqa: PLC0415
-
     low, high = originals.min(), originals.max()
     rows = [_beside(one[:_SHOWN]) for one in (originals, made)]
     gap = torch.full((*rows[0].shape[:-2], _GAP, rows[0].shape[-1]), high.item())

@@ -12,7 +12,6 @@ embeddings, which the party guesses.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -38,7 +37,7 @@ from colonnade_lab.attacks.rows import (
     principal,
     window_length,
 )
-from colonnade_lab.attacks.run import AttackedRun, accuracy
+from colonnade_lab.attacks.run import AttackedRun, accuracy, largest_class
 
 
 @dataclass(frozen=True)
@@ -89,10 +88,6 @@ def combined(values: Transcript, turned: Transcript, classes: int) -> dict[str, 
     return {f"all, {how}": Piece("", "in", 0, "train", rows, said) for how, (rows, said) in parts.items()}
 
 
-def largest_class(labels: Tensor) -> float:
-    return (torch.bincount(labels).max() / len(labels)).item()
-
-
 def guesses(said: list[Piece], labels: Tensor, classes: int) -> list[tuple[str, float, float, int]]:
     """(method, accuracy, chance, rows) of every method that fits the pieces of one field."""
     rows = torch.cat([piece.rows for piece in said])
@@ -103,25 +98,20 @@ def guesses(said: list[Piece], labels: Tensor, classes: int) -> list[tuple[str, 
     values = values.view(len(values), -1).float()
     found: list[tuple[str, float, float, int]] = []
     if values.shape[1] == classes:
-        found += [(how, *_held(getattr(values, how)(1), truth), len(rows)) for how in ("argmin", "argmax")]
+        chance = largest_class(truth)
+        found += [(how, accuracy(getattr(values, how)(1), truth), chance, len(rows)) for how in ("argmin", "argmax")]
     if classes == 2:
         found.append(("principal sign", *_named(principal_sign(values), truth, classes), len(rows)))
     for how, prepared in {"clusters": values, "clusters of directions": directions(values)}.items():
         found.append((how, *_named(clusters(prepared, classes), truth, classes), len(rows)))
-        by_batch = [_named(clusters(part, classes), truth[place], classes) for place, part in _parts(said, prepared)]
+        lengths = [len(piece.rows) for piece in said]
+        parts = zip(torch.split(truth, lengths), torch.split(prepared, lengths), strict=True)
+        by_batch = [_named(clusters(part, classes), names, classes) for names, part in parts]
         if len(by_batch) > 1:
-            sizes = torch.tensor([float(len(piece.rows)) for piece in said], dtype=torch.float64)
+            sizes = torch.tensor(lengths, dtype=torch.float64)
             both = (torch.tensor(by_batch, dtype=torch.float64) * sizes[:, None]).sum(0) / sizes.sum()
             found.append((f"{how}, batch by batch", both[0].item(), both[1].item(), len(rows)))
     return found
-
-
-def _parts(said: list[Piece], values: Tensor) -> Iterable[tuple[slice, Tensor]]:
-    begin = 0
-    for piece in said:
-        place = slice(begin, begin + len(piece.rows))
-        yield place, values[place]
-        begin = place.stop
 
 
 def clusters(values: Tensor, k: int) -> Tensor:
@@ -156,10 +146,6 @@ def _named(groups: Tensor, truth: Tensor, classes: int) -> tuple[float, float]:
     return found, max(lucky, largest_class(truth))
 
 
-def _held(found: Tensor, truth: Tensor) -> tuple[float, float]:
-    return accuracy(found, truth), largest_class(truth)
-
-
 _PROTOCOLS = {"split", "fedbcd", "split_avg"}  # one head, and gradients at embeddings
 _GUESSES = 8  # guesses of the other parties' embeddings per row, for an MLP
 
@@ -179,11 +165,6 @@ class FirstHeadGuess:
     chance: float
     rows: int
     epoch_rows: int
-
-
-def public_head(run: AttackedRun) -> torch.Generator:
-    """Returns the generator of the head's first weights under `public_start`."""
-    return own_draws(run.config.federation, SERVER).generator("head")
 
 
 def name_labels(run: AttackedRun, party: str, start: torch.Generator | None = None) -> FirstHeadGuess | None:
@@ -208,7 +189,8 @@ def name_labels(run: AttackedRun, party: str, start: torch.Generator | None = No
     width, parties = CONTRACTS[run.protocol].limits_of(federation)["width"], len(federation.names)
     averaged = how == "average"
     inputs = width if averaged else width * parties
-    head = build_head(head_config, inputs, federation.outputs, start or public_head(run), run.base).eval()
+    start = start or own_draws(federation, SERVER).generator("head")
+    head = build_head(head_config, inputs, federation.outputs, start, run.base).eval()
     place = slice(0, width) if averaged else slice(*(width * (federation.names.index(party) + k) for k in (0, 1)))
     own: dict[int, Tensor] = {}
     named: dict[int, tuple[Tensor, Tensor]] = {}

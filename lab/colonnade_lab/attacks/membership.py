@@ -27,7 +27,7 @@ from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade_lab.attacks.bounds import Area, Counts, area, clopper_pearson, least_epsilon
 from colonnade_lab.attacks.predictions import predicted, shows_parts
-from colonnade_lab.attacks.rows import FieldRecords, by_field, pieces
+from colonnade_lab.attacks.rows import FieldRecords, Rows, common_rows, gathered, pieces
 from colonnade_lab.attacks.run import AttackedRun
 
 _PROBABILITIES = 10  # largest probabilities used per row
@@ -132,8 +132,9 @@ def overheard(run: AttackedRun) -> tuple[Tensor, list[Tensor]]:
             hint="run it again with --set 'every_party.capture={}'",
         )
     sent = [_sent(run, party) for party in run.config.federation.names]
-    rows = [_common([one[kind] for one in sent]) for kind in (0, 1)]
-    return torch.cat(rows), [torch.cat([one[kind].of(rows[kind]) for kind in (0, 1)]) for one in sent]
+    kinds = [common_rows(kind) for kind in zip(*sent, strict=True)]
+    parts = [torch.cat(part) for part in zip(*(values for _, values in kinds), strict=True)]
+    return torch.cat([rows for rows, _ in kinds]), parts
 
 
 def signals(probabilities: Tensor, labels: Tensor, parts: Sequence[Tensor]) -> Tensor:
@@ -153,19 +154,12 @@ def signals(probabilities: Tensor, labels: Tensor, parts: Sequence[Tensor]) -> T
     return torch.cat([ranked, loss, entropy, *scaled], dim=1)
 
 
-@dataclass(frozen=True)
-class _Said:
-    rows: Tensor
-    values: Tensor
-
-    def of(self, wanted: Tensor) -> Tensor:
-        return self.values[torch.searchsorted(self.rows, wanted)]
-
-
-def _sent(run: AttackedRun, party: str) -> tuple[_Said, _Said]:
+def _sent(run: AttackedRun, party: str) -> tuple[Rows, Rows]:
     """Returns a party's values of training and of evaluated rows, from the field that both have."""
-    training = by_field(pieces(run.schedule, run.training(party)), "out")
-    evaluated = by_field(pieces(run.schedule, run.evaluations(party)), "out")
+    training, evaluated = (
+        gathered(pieces(run.schedule, said), "out", FieldRecords)[0]
+        for said in (run.training(party), run.evaluations(party))
+    )
     for name, records in evaluated.items():
         like = [other for other in training if other == name or other.partition(".")[2] == name.partition(".")[2]]
         if like:
@@ -176,20 +170,13 @@ def _sent(run: AttackedRun, party: str) -> tuple[_Said, _Said]:
     )
 
 
-def _whole(run: AttackedRun, records: FieldRecords) -> _Said:
+def _whole(run: AttackedRun, records: FieldRecords) -> Rows:
     """The newest value of every row, from full batches if there are any: clipping a matrix depends on its rows."""
     full = FieldRecords()
     for piece in records.last:
         if len(piece.rows) == run.config.federation.batch:
             full.add(piece)
-    return _Said(*(full or records).newest())
-
-
-def _common(said: Sequence[_Said]) -> Tensor:
-    rows = said[0].rows
-    for other in said[1:]:
-        rows = rows[torch.isin(rows, other.rows)]
-    return rows
+    return (full or records).newest()
 
 
 def own_classifier(values: Tensor, labels: Tensor, classes: int) -> Tensor:

@@ -34,7 +34,7 @@ def estimates(run: AttackedRun, party: str) -> Estimate:
     federation = run.config.federation
     cfg = federation.protocol
     if not isinstance(cfg, Config):
-        return lambda _message, _turn, _rows: None
+        return _no_estimate
     directions = Directions(federation.seed, cfg.draw, cfg.directions, cfg.embedding)
 
     def of(message: Message, turn: int, rows: int) -> Tensor | None:
@@ -43,6 +43,10 @@ def estimates(run: AttackedRun, party: str) -> Estimate:
         return estimate(message.delta, directions.of(party, turn, rows).u, directions.factor)
 
     return of
+
+
+def _no_estimate(_message: Message, _turn: int, _rows: int) -> None:
+    pass
 
 
 _BY_ROW = ("rows", "losses", "lines")  # names of dimensions with one entry per row of the batch
@@ -69,18 +73,11 @@ class Piece:
     values: Tensor
 
 
-def pieces(
-    schedule: Schedule,
-    captured: Iterable[Captured],
-    estimate: Callable[[Message, int, int], Tensor | None] = lambda _message, _turn, _rows: None,
-) -> Iterator[Piece]:
+def pieces(schedule: Schedule, captured: Iterable[Captured], estimate: Estimate = _no_estimate) -> Iterator[Piece]:
     """Yields values of single rows in messages, in order.
 
     In asynchronous runs a message names the turn of its batch, and a response in the same round belongs to the last
     turn that left.
-
-    Args:
-        estimate: maps (message, turn, rows) to an estimate for every row, or None.
     """
     turns: dict[int, int] = {}
     for one in captured:
@@ -174,31 +171,25 @@ class FieldRecords:
         return 1 + max(int(piece.rows.max()) for piece in self._all())
 
 
-def by_field(found: Iterable[Piece], way: Way, epochs: int = 1) -> dict[str, FieldRecords]:
-    fields: dict[str, FieldRecords] = {}
-    for piece in found:
-        if piece.way == way:
-            fields.setdefault(piece.name, FieldRecords(epochs)).add(piece)
-    return fields
-
-
 def vectors(known: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     """Concatenates all values of each row: row numbers, int64 (n,), and float32 (n, width).
 
     `known` has row numbers, int64 ascending, and values, (n, width), per field. Rows that a field lacks are dropped.
     Fields are brought to one scale.
     """
-    size = 1 + max(int(rows.max()) for rows, _ in known)
-    count = torch.zeros(size, dtype=torch.int64)
-    for rows, _ in known:
-        count[rows] += 1
-    common = (count == len(known)).nonzero().flatten()
-    parts = [values[torch.searchsorted(rows, common)] for rows, values in known]
+    common, parts = common_rows(known)
     return common, torch.cat([part / part.std().clamp(min=1e-30) for part in parts], dim=1)
 
 
-WINDOWS = 12
-"""Most windows of a transcript."""
+def common_rows(known: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, list[Tensor]]:
+    """Row numbers that all have, ascending, and the values of each for these rows."""
+    common = known[0][0]
+    for rows, _ in known[1:]:
+        common = common[torch.isin(common, rows)]
+    return common, [values[torch.searchsorted(rows, common)] for rows, values in known]
+
+
+_WINDOWS = 12  # of a transcript, at most
 
 Rows = tuple[Tensor, Tensor]
 """Row numbers, int64 (n,) ascending, and their values, float32 (n, width)."""
@@ -260,8 +251,8 @@ def gathered(found: Iterable[Piece], way: Way, *makes: Callable[[], FieldRecords
 
 
 def window_length(run: AttackedRun) -> int:
-    """Returns the epochs per window so that a run has at most `WINDOWS`."""
-    return max(1, math.ceil(run.epochs / WINDOWS))
+    """Returns the epochs per window of a transcript."""
+    return max(1, math.ceil(run.epochs / _WINDOWS))
 
 
 def principal(values: Tensor, most: int) -> Tensor:

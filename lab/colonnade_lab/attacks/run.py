@@ -146,21 +146,15 @@ class AttackedRun:
         return rounds[0], store.load(rounds[0], owner)
 
     def victims(self, wanted: str, *, captured: bool = True) -> tuple[str, ...]:
-        """Returns the parties to attack: the named one, or all (that captured) for "".
-
-        Args:
-            captured: whether they must have captured.
-        """
+        """Returns the parties to attack: the named one, or all (that captured) for ""."""
         if wanted and wanted not in self.config.federation.names:
-            hint = f"there are {', '.join(self.config.federation.names)}"
+            names = self.config.federation.names
             raise InputError(
-                f"--party {wanted}: no such party{nearest(wanted, self.config.federation.names)}", hint=hint
+                f"--party {wanted}: no such party{nearest(wanted, names)}", hint=f"there are {', '.join(names)}"
             )
-        if not captured:
-            return (wanted,) if wanted else self.config.federation.names
-        if wanted and wanted not in self.captured:
+        if captured and wanted and wanted not in self.captured:
             raise InputError(f"--party {wanted}: it captured nothing in {self.folder}", hint=_HOW)
-        return (wanted,) if wanted else self.captured
+        return (wanted,) if wanted else self.captured if captured else self.config.federation.names
 
     def _home(self, party: str) -> PartyFolder:
         return RunFolder(self.folder).party(party)
@@ -175,8 +169,7 @@ def open_run(
         sample: the rows of the sources that the run used; None for all.
         captured: whether a party must have captured.
         aligned: whether the run may have aligned its rows. Labels and schedule are then those of the common rows.
-            Attacks
-            that read columns, or that train again, need tables in one order.
+            Attacks that read columns, or that train again, need tables in one order.
     """
     kept = RunFolder(folder)
     kept.refuse_unreadable()
@@ -213,3 +206,7 @@ def _as_it_is(values: Tensor, *_how: object, **_more: object) -> Any:
 
 def accuracy(found: Tensor, truth: Tensor) -> float:
     return (found == truth).to(torch.float64).mean().item()
+
+
+def largest_class(labels: Tensor) -> float:
+    return (torch.bincount(labels).max() / len(labels)).item()

@@ -21,22 +21,21 @@ from colonnade.common.config.members import Config
 from colonnade.common.config.run_options import CaptureConfig, RowsConfig
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
+from colonnade.simulation.folder import simulate_captured
 from colonnade_lab.attacks.run import AttackedRun, open_run
 
 Deviation = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]
 """(context, link or cohort, config of the protocol) -> one member's side."""
-Simulate = Callable[..., object]
-"""`colonnade.simulation.folder.simulate_captured`, which brings all protocols."""
 
 _LAST = 10**9  # epochs between two kept ones: only the last is kept
 _FEWEST = 20
 
 
 @contextmanager
-def deviating(run: AttackedRun, instead: Mapping[str, Deviation], simulate: Simulate) -> Iterator[AttackedRun]:
+def deviating(run: AttackedRun, instead: Mapping[str, Deviation]) -> Iterator[AttackedRun]:
     """Simulates the run with other sides for some members, by name, and deletes its folder afterwards."""
     with tempfile.TemporaryDirectory(prefix="colonnade-deviating-") as name:
-        simulate(_still(run.config), run.base, Path(name), run.sample, instead=instead)
+        simulate_captured(_still(run.config), run.base, Path(name), run.sample, instead=instead)
         yield open_run(Path(name), run.sample, captured=False)
 
 
@@ -72,15 +71,15 @@ def pool(run: AttackedRun) -> Pool:
     return Pool(spare, "its validation and test rows", min(len(part.train), len(spare) // 2))
 
 
-def shadows(run: AttackedRun, own: Pool, count: int, seed: int, simulate: Simulate) -> Iterator[AttackedRun]:
+def shadows(run: AttackedRun, own: Pool, count: int, seed: int) -> Iterator[AttackedRun]:
     """Simulates federations like the target in sequence; a shadow's folder is deleted when the next is requested.
 
     Parameters and batches have other seeds than the target's.
     """
     for number in range(1, count + 1):
-        rows = own.draw(seed * 1009 + number)
+        rows, config = own.draw(seed * 1009 + number), like(run.config, own.train, run.config.federation.seed + number)
         with tempfile.TemporaryDirectory(prefix="colonnade-shadow-") as name:
-            simulate(like(run.config, own.train, run.config.federation.seed + number), run.base, Path(name), rows)
+            simulate_captured(config, run.base, Path(name), rows)
             yield open_run(Path(name), rows)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from colonnade.reports import guarantee
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.console.screen import out as console
-from colonnade.simulation.folder import simulate_captured
 from colonnade_lab.attacks import (
     backdoor,
     completion,
@@ -33,12 +32,12 @@ from colonnade_lab.attacks import (
     simulated,
     sums,
 )
-from colonnade_lab.attacks.audit import OF_RUNS, AuditResult, audit
+from colonnade_lab.attacks.audit import AuditResult, audit, mechanisms
 from colonnade_lab.attacks.bounds import Area, clopper_pearson
-from colonnade_lab.attacks.columns.attackers import ATTACKERS, PRODUCTS, ColumnScore, knowledge
+from colonnade_lab.attacks.columns.attackers import ATTACKERS, PRODUCTS, knowledge
 from colonnade_lab.attacks.columns.sight import views
 from colonnade_lab.attacks.inversion import Inversion
-from colonnade_lab.attacks.run import SCORES, AttackedRun, open_run
+from colonnade_lab.attacks.run import SCORES, AttackedRun, largest_class, open_run
 
 _CONFIDENCE = 0.99  # confidence of an audit
 _TARGET = 0  # class of a backdoor
@@ -49,20 +48,7 @@ _NOTHING = "nothing came back that names rows"
 
 @dataclass(frozen=True)
 class Options:
-    """Options of an attack.
-
-    Args:
-        party: the party whose capture is attacked; "" for all.
-        known: share of the training rows whose features the attacker has.
-        epochs: number of newest captured epochs that are used; 0 for all, combined.
-        shadows: number of simulated federations for membership attacks.
-        canaries: number per audited mechanism.
-        labels: number of labels that the party of a completion knows.
-        attacker: on columns; `all` for each.
-        starts: number of first weights that the first of these tries.
-        rounds: number of first rounds that these see; 0 for all.
-        active: True for a server that chooses its vectors, where columns are read from sums over bins.
-    """
+    """Options of the command, whose help says what they are."""
 
     party: str = ""
     known: float = 0.2
@@ -95,43 +81,30 @@ class Kind:
     aligned: bool = False
 
 
-def _by_party(title: str, heads: Row, of: OfParty, about: Callable[[AttackedRun, Options], dict[str, Any]]) -> Attack:
-    """Attacks each party by itself; `title` may name options, and `about` is what the file says besides the parties."""
+@dataclass(frozen=True)
+class ByParty:
+    """Attacks each party by itself. `title` may name options, and the file repeats those in `said`."""
 
-    def attack(run: AttackedRun, names: tuple[str, ...], options: Options, place: Path) -> Found:
-        table, parties = Grid("party", *heads, title=title.format(**vars(options))), {}
+    title: str
+    heads: Row
+    of: OfParty
+    said: tuple[str, ...] = ("seed",)
+
+    def __call__(self, run: AttackedRun, names: tuple[str, ...], options: Options, place: Path) -> Found:
+        table, parties = Grid("party", *self.heads, title=self.title.format(**vars(options))), {}
         for name in names:
-            parties[name], rows = of(run, name, options, place)
+            parties[name], rows = self.of(run, name, options, place)
             for row in rows:
                 table.add_row(name, *row)
-        return {**about(run, options), "parties": parties}, table
-
-    return attack
-
-
-def _seed(_run: AttackedRun, options: Options) -> dict[str, Any]:
-    return {"seed": options.seed}
-
-
-def _known(_run: AttackedRun, options: Options) -> dict[str, Any]:
-    return {"known": options.known, "seed": options.seed}
-
-
-def _largest(run: AttackedRun) -> float:
-    return labels.largest_class(run.labels[run.schedule.partition.train])
+        return {name: vars(options)[name] for name in self.said} | {"parties": parties}, table
 
 
 def _labels(run: AttackedRun, name: str, options: Options, _place: Path) -> tuple[Any, list[Row]]:
     if run.summed:
-        read = _label_sums(run, name, options)
-        told: list[Row] = [
-            (one.what, f"AUC {_area(one.area)}", f"AUC {_area(one.baseline)} without messages") for one in read
-        ]
-        numbers = [{"what": one.what, **vars(one.area), "baseline": vars(one.baseline)} for one in read]
-        return {"known": options.labels, "areas": numbers}, told or [("none of its columns is split", "-", "-")]
+        return _summed_labels(run, name, options)
     guesses, by_head = labels.infer(run, name, options.epochs), labels.name_labels(run, name)
     every = [{**vars(guess), "interval": interval(guess.accuracy, guess.rows)} for guess in guesses]
-    chance = f"{_largest(run):.2%}"
+    chance = f"{largest_class(run.labels[run.schedule.partition.train]):.2%}"
     rows: list[Row] = [(_NOTHING, chance, chance)]
     if guesses:
         best = guesses[0]
@@ -140,44 +113,43 @@ def _labels(run: AttackedRun, name: str, options: Options, _place: Path) -> tupl
     if by_head is not None:
         named = share(by_head.first, by_head.rows)
         rows.append(("the public first head, first batch", named, f"{by_head.chance:.2%}"))
-    head = None if by_head is None else vars(by_head)
-    return {"best": every[0] if every else None, "all": every, "public_head": head}, rows
+    return {"best": _first(every), "all": every, "public_head": by_head and vars(by_head)}, rows
 
 
-def _label_sums(run: AttackedRun, name: str, options: Options) -> list[sums.LabelsRead]:
+def _summed_labels(run: AttackedRun, name: str, options: Options) -> tuple[Any, list[Row]]:
     if run.protocol in SCORES:
-        return scores.read_labels(scores.replayed(run), name, options.labels, options.seed)
-    return sums.read_labels(run, name, options.labels, options.seed)
+        read = scores.read_labels(scores.replayed(run), name, options.labels, options.seed)
+    else:
+        read = sums.read_labels(run, name, options.labels, options.seed)
+    rows: list[Row] = [
+        (one.what, f"AUC {_area(one.area)}", f"AUC {_area(one.baseline)} without messages") for one in read
+    ]
+    numbers = [{"what": one.what, **vars(one.area), "baseline": vars(one.baseline)} for one in read]
+    return {"known": options.labels, "areas": numbers}, rows or [("none of its columns is split", "-", "-")]
 
 
 def _inversion(run: AttackedRun, name: str, options: Options, place: Path) -> tuple[Any, list[Row]]:
-    if inversion.as_images(run.columns(name)[run.schedule.partition.train[:1]]) is not None:
-        inversion.pillow()
     found = inversion.invert(run, name, options.known, options.epochs, options.seed)
     if found is None:
         return None, [("nothing left that has a line for every row", *("-" for _ in _INVERTED[1:]))]
-    _draw(place / f"inversion-{name}.png", found)
-    return _inverted(found), [_cells(found)]
+    return _inverted(found, place / f"inversion-{name}.png"), [_cells(found)]
 
 
 def _whitebox(run: AttackedRun, name: str, options: Options, place: Path) -> tuple[Any, list[Row]]:
     found = features.invert_knowing(run, name, options.known, options.seed)
-    _draw(place / f"whitebox-{name}.png", found)
-    return _inverted(found), [_cells(found)]
+    return _inverted(found, place / f"whitebox-{name}.png"), [_cells(found)]
 
 
 def _features(run: AttackedRun, name: str, options: Options, place: Path) -> tuple[Any, list[Row]]:
     found = features.infer_features(run, name, options.known, options.seed)
-    for how, one in found.items():
-        _draw(place / f"features-{how}-{name}.png", one)
-    return {how: _inverted(one) for how, one in found.items()}, [(how, *_cells(one)) for how, one in found.items()]
+    numbers = {how: _inverted(one, place / f"features-{how}-{name}.png") for how, one in found.items()}
+    return numbers, [(how, *_cells(one)) for how, one in found.items()]
 
 
 def _hijack(run: AttackedRun, name: str, options: Options, place: Path) -> tuple[Any, list[Row]]:
-    found = hijack.hijack(run, name, options.known, options.seed, simulate_captured)
-    _draw(place / f"hijack-{name}.png", found.hijacked)
+    found = hijack.hijack(run, name, options.known, options.seed)
     numbers = {
-        **_inverted(found.hijacked), "honest": _inverted(found.honest),
+        **_inverted(found.hijacked, place / f"hijack-{name}.png"), "honest": _inverted(found.honest),
         "test_accuracy": found.test_accuracy, "honest_accuracy": found.honest_accuracy,
     }  # fmt: skip
     return numbers, [
@@ -192,14 +164,14 @@ def _completion(run: AttackedRun, name: str, options: Options, _place: Path) -> 
 
 
 def _active_completion(run: AttackedRun, name: str, options: Options, _place: Path) -> tuple[Any, list[Row]]:
-    passive, active, test = completion.complete_actively(run, name, options.labels, options.seed, simulate_captured)
+    passive, active, test = completion.complete_actively(run, name, options.labels, options.seed)
     shares = (passive.accuracy, active.baseline, active.chance, test)
     numbers = {**vars(active), "passive": vars(passive), "test_accuracy": test}
     return numbers, [(_named(active), *map(_percent, shares))]
 
 
 def _backdoor(run: AttackedRun, name: str, options: Options, _place: Path) -> tuple[Any, list[Row]]:
-    found = backdoor.open_backdoor(run, name, _TARGET, options.labels, options.seed, simulate=simulate_captured)
+    found = backdoor.open_backdoor(run, name, _TARGET, options.labels, options.seed)
     low, high = found.interval
     others = (found.untrained, found.chance, found.accuracy, found.honest)
     return vars(found), [(f"{found.success:.2%} ({low:.1%} to {high:.1%})", *map(_percent, others))]
@@ -212,7 +184,7 @@ def _scores(run: AttackedRun, name: str, options: Options, _place: Path) -> tupl
         (method, f"{one.field}, {one.epochs}", _area(one.area)) for method, one in best.items() if one is not None
     ]
     numbers = {"best": {method: one and _scored(one) for method, one in best.items()}, "all": list(map(_scored, found))}
-    return numbers, rows if found else [(_NOTHING, "-", "-")]
+    return numbers, rows or [(_NOTHING, "-", "-")]
 
 
 def _batches(run: AttackedRun, name: str, _options: Options, _place: Path) -> tuple[Any, list[Row]]:
@@ -222,13 +194,13 @@ def _batches(run: AttackedRun, name: str, _options: Options, _place: Path) -> tu
         (f"{one.field}, {one.epoch}", share(one.accuracy, one.rows), f"{one.clusters:.2%}", f"{one.chance:.2%}")
         for one in found
     ]
-    return {"best": every[0] if every else None, "all": every}, rows or [(_NOTHING, "-", "-", "-")]
+    return {"best": _first(every), "all": every}, rows or [(_NOTHING, "-", "-", "-")]
 
 
 def _membership(run: AttackedRun, _names: tuple[str, ...], options: Options, _place: Path) -> Found:
     _refuse_party(options, "a membership attack looks at what all parties sent")
     target, own = membership.candidates(run), simulated.pool(run)
-    made = simulated.shadows(run, own, options.shadows, options.seed, simulate_captured)
+    made = simulated.shadows(run, own, options.shadows, options.seed)
     known = []
     for number, shadow in enumerate(made, 1):
         console.say(f"shadow {number} of {options.shadows}", "dim")
@@ -241,14 +213,13 @@ def _membership(run: AttackedRun, _names: tuple[str, ...], options: Options, _pl
         table.add_row("beware", "from messages of training, whose age tells as well (docs/attackers_membership.md)")
     table.add_row("told right", f"{found.accuracy:.2%} (chance 50 %), AUC {found.auc:.3f}")
     table.add_row("epsilon is at least", f"{found.least_epsilon:.3f} at delta {found.delta:g}")
-    numbers = {key: value for key, value in vars(found).items() if key != "counts"}
-    return {**numbers, "counts": vars(found.counts), "shadows": drawn}, table
+    return {**asdict(found), "shadows": drawn}, table
 
 
 def _lira(run: AttackedRun, _names: tuple[str, ...], options: Options, _place: Path) -> Found:
     _refuse_party(options, "a membership attack looks at the joint model")
     own = simulated.pool(run)
-    made = simulated.shadows(run, own, options.shadows, options.seed, simulate_captured)
+    made = simulated.shadows(run, own, options.shadows, options.seed)
     found = membership.infer_members(run, made, membership.delta_of(run.summary), options.seed)
     table = Grid(title="membership, by likelihood ratios")
     table.add_row("rows", f"{found.rows}, half of them members")
@@ -258,13 +229,12 @@ def _lira(run: AttackedRun, _names: tuple[str, ...], options: Options, _place: P
     low, high = found.interval
     table.add_row("found at 1 % of alarms", f"{found.hits:.2%} ({low:.1%} to {high:.1%})")
     table.add_row("epsilon is at least", f"{found.least_epsilon:.3f} at delta {found.delta:g}")
-    numbers = {**vars(found), "area": vars(found.area), "baseline": vars(found.baseline)}
-    return {**numbers, "shadows": drawn, "seed": options.seed}, table
+    return {**asdict(found), "shadows": drawn, "seed": options.seed}, table
 
 
 def _audit(run: AttackedRun, _names: tuple[str, ...], options: Options, _place: Path) -> Found:
     _refuse_party(options, "an audit is of mechanisms, not of a party", hint="leave it away")
-    known = {setting: made for setting, of in OF_RUNS.items() if (made := of(run)) is not None}
+    known = mechanisms(run)
     if not known:
         raise InputError(
             f"the run in {run.folder} has no mechanism to audit",
@@ -275,9 +245,8 @@ def _audit(run: AttackedRun, _names: tuple[str, ...], options: Options, _place: 
     found: dict[str, Any] = {}
     for setting, mechanism in known.items():
         result = audit(mechanism, options.canaries, options.seed, _CONFIDENCE)
-        found[setting] = {**vars(result), "guesses": vars(result.guesses), "refuted": result.refuted}
-        for head, cell in _audited(setting, result).items():
-            table.add_row(head, cell)
+        found[setting] = {**asdict(result), "refuted": result.refuted}
+        _audited(setting, result, table)
     return {"canaries": options.canaries, "seed": options.seed, "mechanisms": found}, table
 
 
@@ -308,12 +277,13 @@ def _columns(run: AttackedRun, names: tuple[str, ...], options: Options, _place:
         seen[name] = {
             "parties": [member.name for member in sight.members], "rounds": len(sight.seen), "rows": len(sight.rows),
             "columns": sight.columns, "width": sight.width,
-            "attackers": {attacker: one.numbers() for attacker, one in found.items()},
+            "attackers": {attacker: asdict(one) for attacker, one in found.items()},
         }  # fmt: skip
         for attacker, one in found.items():
-            table.add_row(name, attacker, _r2(one.score), f"{one.score.exact:.1%} of {one.score.rows}",
-                          _r2(one.without), _beside(attacker, dict(one.more)))  # fmt: skip
-    about = {"known": options.known, "starts": options.starts, "seed": options.seed, "start": run.summary.get("start")}
+            r2, without = (f"{score.mean:.3f} ({score.median:.3f})" for score in (one.score, one.without))
+            exact = f"{one.score.exact:.1%} of {one.score.rows}"
+            table.add_row(name, attacker, r2, exact, without, _beside(attacker, dict(one.more)))
+    about = {"known": options.known, "starts": options.starts, "seed": options.seed}
     return {**about, "seen": seen}, table
 
 
@@ -382,7 +352,11 @@ def _scored(one: gradients.Scored) -> dict[str, Any]:
     return {**numbers, **vars(one.area), "baseline": 0.5}
 
 
-def _inverted(found: Inversion) -> dict[str, Any]:
+def _inverted(found: Inversion, picture: Path | None = None) -> dict[str, Any]:
+    """What the file says; images are drawn."""
+    originals, made = inversion.as_images(found.originals), inversion.as_images(found.made)
+    if picture is not None and originals is not None and made is not None:
+        inversion.draw_pairs(picture, originals, made)
     kept = {key: value for key, value in vars(found).items() if key not in {"originals", "made", "readable"}}
     read = found.readable
     return {**kept, "readable": {**vars(read), "interval": interval(read.made, found.rows)}}
@@ -394,10 +368,8 @@ def _cells(found: Inversion) -> Row:
     return (*errors, share(read.made, found.rows), f"{read.true:.2%}", f"{read.chance:.2%}")
 
 
-def _draw(path: Path, found: Inversion) -> None:
-    originals, made = inversion.as_images(found.originals), inversion.as_images(found.made)
-    if originals is not None and made is not None:
-        inversion.draw_pairs(path, originals, made)
+def _first(found: list[dict[str, Any]]) -> dict[str, Any] | None:
+    return found[0] if found else None
 
 
 def _refuse_party(options: Options, why: str, hint: str = "leave --party away") -> None:
@@ -410,20 +382,14 @@ def _shadows(own: simulated.Pool, options: Options, table: Grid) -> dict[str, An
     return {"count": options.shadows, "training_rows": own.train, "from": own.source}
 
 
-def _audited(setting: str, result: AuditResult) -> Mapping[str, str]:
+def _audited(setting: str, result: AuditResult, table: Grid) -> None:
     made, normal = result.guesses, result.least_gaussian
     claim = "nothing" if result.claimed is None else f"{result.claimed:.3f} at delta {result.delta:g}"
-    return {
-        setting: result.mechanism,
-        "guessed right": f"{made.right} of {made.made}, the surest of {made.canaries} canaries",
-        "epsilon is at least": f"{result.least:.3f}, of any mechanism with these guesses",
-        "of Gaussian noise": "-" if normal is None else f"{normal:.3f}, from a guess about every canary",
-        "claimed": f"{claim}{': REFUTED' if result.refuted else ''}",
-    }
-
-
-def _r2(score: ColumnScore) -> str:
-    return f"{score.mean:.3f} ({score.median:.3f})"
+    table.add_row(setting, result.mechanism)
+    table.add_row("guessed right", f"{made.right} of {made.made}, the surest of {made.canaries} canaries")
+    table.add_row("epsilon is at least", f"{result.least:.3f}, of any mechanism with these guesses")
+    table.add_row("of Gaussian noise", "-" if normal is None else f"{normal:.3f}, from a guess about every canary")
+    table.add_row("claimed", f"{claim}{': REFUTED' if result.refuted else ''}")
 
 
 def _beside(attacker: str, more: dict[str, Any]) -> str:
@@ -449,54 +415,50 @@ def claimed(summary: Mapping[str, Any]) -> str:
     return "; ".join(said)
 
 
+_KNOWN = ("known", "seed")
 KINDS: Mapping[str, Kind] = {
     "labels": Kind(
-        _by_party("labels, from what came back", ("best method", "labels named", "chance"), _labels,
-                  lambda run, _options: {"start": run.summary.get("start"), "largest_class": _largest(run)}),
-        aligned=True,
+        ByParty("labels, from what came back", ("best method", "labels named", "chance"), _labels, ()), aligned=True
     ),
     "inversion": Kind(
-        _by_party("inversion, from what was sent", _INVERTED, _inversion,
-                  lambda _run, options: {"known": options.known, "epochs": options.epochs, "seed": options.seed})
+        ByParty("inversion, from what was sent", _INVERTED, _inversion, ("known", "epochs", "seed"))
     ),
     "membership": Kind(_membership),
     "audit": Kind(_audit, captured=False),
     "completion": Kind(
-        _by_party("model completion, from {labels} known labels", ("labels named", "raw columns", "largest class"),
-                  _completion, _seed),
+        ByParty("model completion, from {labels} known labels", ("labels named", "raw columns", "largest class"),
+                _completion),
         captured=False,
     ),
     "scores": Kind(
-        _by_party("labels, from length and direction (chance .5)", ("method", "field, epochs", "AUC"), _scores,
-                  lambda _run, options: {"known": options.labels})
+        ByParty("labels, from length and direction (chance .5)", ("method", "field, epochs", "AUC"), _scores,
+                ("labels", "seed"))
     ),
     "batches": Kind(
-        _by_party("labels, from one batch alone", ("field, epoch", "labels named", "clusters", "chance"), _batches,
-                  lambda _run, _options: {})
+        ByParty("labels, from one batch alone", ("field, epoch", "labels named", "clusters", "chance"), _batches, ())
     ),
     "columns": Kind(_columns, aligned=True),
     "whitebox": Kind(
-        _by_party("inversion by the party's own model, from responses after training", _INVERTED, _whitebox, _known),
+        ByParty("inversion by the party's own model, from responses after training", _INVERTED, _whitebox, _KNOWN),
         captured=False,
     ),
     "features": Kind(
-        _by_party("a party's columns, from what the model predicts", ("attack", *_INVERTED), _features, _known),
+        ByParty("a party's columns, from what the model predicts", ("attack", *_INVERTED), _features, _KNOWN),
         captured=False,
     ),
     "active-completion": Kind(
-        _by_party("active model completion, from {labels} known labels",
-                  ("labels named", "passive", "raw columns", "largest class", "test accuracy"), _active_completion,
-                  _seed),
+        ByParty("active model completion, from {labels} known labels",
+                ("labels named", "passive", "raw columns", "largest class", "test accuracy"), _active_completion),
         captured=False,
     ),
     "backdoor": Kind(
-        _by_party(f"backdoor to class {_TARGET}, from {{labels}} known rows of it",
-                  ("predicted as the target", "without training it", "without a trigger", "accuracy", "honest run's"),
-                  _backdoor, _seed),
+        ByParty(f"backdoor to class {_TARGET}, from {{labels}} known rows of it",
+                ("predicted as the target", "without training it", "without a trigger", "accuracy", "honest run's"),
+                _backdoor),
         captured=False,
     ),
     "hijack": Kind(
-        _by_party("feature-space hijack", ("server", *_INVERTED, "test accuracy"), _hijack, _known), captured=False
+        ByParty("feature-space hijack", ("server", *_INVERTED, "test accuracy"), _hijack, _KNOWN), captured=False
     ),
     "lira": Kind(_lira, captured=False),
 }  # fmt: skip
@@ -523,6 +485,7 @@ def attack(folder: Path, kind: str, out: Path | None, options: Options) -> None:
         "attack": kind,
         "run": run.folder.name,
         "protocol": run.protocol,
+        "start": run.summary.get("start"),
         **found,
         "claimed_epsilon": guarantee.by_party(run.summary),
         "claimed_person": run.summary.get("person"),

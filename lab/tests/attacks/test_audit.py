@@ -36,7 +36,6 @@ from colonnade.common.privacy.rows import RowPlan
 from colonnade.common.privacy.shaped import bring_into
 from colonnade.common.privacy.sum_noise import noisy_ring
 from colonnade_lab.attacks.audit import (
-    OF_RUNS,
     Audited,
     Guesses,
     Neighbours,
@@ -46,6 +45,7 @@ from colonnade_lab.attacks.audit import (
     labels,
     least_of_any,
     least_of_gaussian,
+    mechanisms,
     noisy_sums,
     p_value,
     party_matrices,
@@ -220,10 +220,9 @@ def test_a_run_with_noise_once_is_audited_by_its_sums(tmp_path: Path) -> None:
         "federation.rounds=1", "federation.epochs=0", "every_party.policy={min_parties: 2, min_colluders: 1}",
     )  # fmt: skip
     run = captured(tmp_path, {"name": "fdml", "embedding": 8, "aggregate": "blinded"}, *sets)
-    found = {setting: of(run) for setting, of in OF_RUNS.items()}
-    assert [setting for setting, one in found.items() if one] == ["federation.privacy.once"]
-    audited = found["federation.privacy.once"]
-    assert audited is not None and "3 shares" in audited.name and not audit(audited, 5000, 0, CONFIDENCE).refuted
+    ((setting, audited),) = mechanisms(run).items()
+    assert setting == "federation.privacy.once"
+    assert "3 shares" in audited.name and not audit(audited, 5000, 0, CONFIDENCE).refuted
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "subset", "prior"])

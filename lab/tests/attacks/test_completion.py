@@ -10,7 +10,6 @@ from torch import nn
 
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
-from colonnade.simulation.folder import simulate_captured
 from colonnade_lab.attacks.completion import Hastened, balanced, complete, complete_actively, completed
 from colonnade_lab.attacks.run import open_run
 from lab.tests.attacks.stage import captured
@@ -77,7 +76,7 @@ def test_steps_are_longer_where_a_gradient_keeps_its_sign() -> None:
 def test_it_finds_more_than_the_passive_party_and_nothing_in_noised_answers(tmp_path: Path) -> None:
     sets = ("federation.epochs=10", "federation.batch=100", "every_party.model={name: mlp, hidden: 64}")
     clear, noised = (
-        complete_actively(captured(tmp_path / str(len(more)), VAFL, *sets, *more), "party2", 40, 0, simulate_captured)
+        complete_actively(captured(tmp_path / str(len(more)), VAFL, *sets, *more), "party2", 40, 0)
         for more in ((), NOISED)
     )
     passive, active, accuracy = clear

@@ -9,7 +9,6 @@ import torch
 
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
-from colonnade.simulation.folder import simulate_captured
 from colonnade_lab.attacks.backdoor import open_backdoor
 from colonnade_lab.attacks.hijack import AuxiliaryEncoder, Hijack, hijack
 from lab.tests.attacks.stage import SPLIT, captured
@@ -22,8 +21,7 @@ NOISE = "federation.privacy={mechanism: adaptive, clip: 1, noise_multiplier: 2, 
 def test_a_trained_trigger_decides_and_noise_drowns_it(tmp_path: Path) -> None:
     sets = ("federation.epochs=20", "federation.batch=50", "federation.rows={train: 500, validation: 0, test: 300}")
     clear, noised = (
-        open_backdoor(captured(tmp_path / str(len(more)), SPLIT, *sets, *more), "party1", 0, 30, 0,
-                      simulate=simulate_captured)
+        open_backdoor(captured(tmp_path / str(len(more)), SPLIT, *sets, *more), "party1", 0, 30, 0)
         for more in ((), (NOISE, "federation.epochs=4"))
     )  # fmt: skip
     assert clear.success > 0.15 and clear.interval[0] > 3 * max(clear.untrained, clear.chance)
@@ -34,12 +32,12 @@ def test_a_trained_trigger_decides_and_noise_drowns_it(tmp_path: Path) -> None:
 def test_more_rows_than_the_class_has_are_refused(tmp_path: Path) -> None:
     run = captured(tmp_path, SPLIT, "federation.rounds=1", "federation.epochs=0")
     with pytest.raises(InputError, match=r"--labels 999: there are \d+ training rows of class 0"):
-        open_backdoor(run, "party1", 0, 999, 0, simulate=simulate_captured)
+        open_backdoor(run, "party1", 0, 999, 0)
 
 
 def hijacked(folder: Path, protocol: dict[str, object], *sets: str) -> Hijack:
     run = captured(folder, {"embedding": 32, **protocol}, "federation.epochs=10", "federation.batch=100", *sets)
-    return hijack(run, "party1", 0.2, 0, simulate_captured)
+    return hijack(run, "party1", 0.2, 0)
 
 
 def test_a_steered_party_is_read_better_at_the_same_accuracy_and_noise_drowns_it(tmp_path: Path) -> None:
@@ -92,10 +90,10 @@ def test_runs_without_such_gradients_are_refused(
 ) -> None:
     run = captured(tmp_path, protocol, "federation.rounds=1", "federation.epochs=0", *sets)
     with pytest.raises(InputError, match=message):
-        hijack(run, "party1", 0.2, 0, simulate_captured)
+        hijack(run, "party1", 0.2, 0)
 
 
 def test_too_few_known_rows_are_refused(tmp_path: Path) -> None:
     run = captured(tmp_path, SPLIT, "federation.rounds=1", "federation.epochs=0")
     with pytest.raises(InputError, match="are known"):
-        hijack(run, "party1", 0.001, 0, simulate_captured)
+        hijack(run, "party1", 0.001, 0)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +15,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 from colonnade.common.data.rows import generator
-from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade.common.errors import InputError
 from colonnade_lab.attacks.inversion import Inversion, as_images, draw_pairs, invert, reconstruct, similarity, ssim
 from colonnade_lab.attacks.network import fit
 from lab.tests.attacks.stage import SPLIT, captured
@@ -142,19 +140,6 @@ def test_pictures_show_originals_above_reconstructions(tmp_path: Path) -> None:
         left = number * 10
         assert torch.equal(small[:8, left : left + 8], (255 * IMAGES[number]).round().long())
         assert torch.equal(small[10:, left : left + 8], (255 * (1 - IMAGES[number])).round().long())
-
-
-def test_without_pillow_the_error_names_the_package_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any, **more: Any) -> Any:
-        if name == "PIL":
-            raise ImportError(name)
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(EnvironmentFault, match="pictures need Pillow, which is not installed"):
-        draw_pairs(tmp_path / "pairs.png", IMAGES[:2, None], IMAGES[:2, None])
 
 
 def by_hand(a: np.ndarray, b: np.ndarray, span: float) -> float:

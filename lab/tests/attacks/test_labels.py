@@ -15,9 +15,9 @@ from torch import Tensor
 
 import colonnade
 from colonnade.common.data.rows import generator
-from colonnade_lab.attacks.labels import best_names, clusters, directions, guesses, infer, largest_class, principal_sign
+from colonnade_lab.attacks.labels import best_names, clusters, directions, guesses, infer, principal_sign
 from colonnade_lab.attacks.rows import Piece
-from colonnade_lab.attacks.run import AttackedRun, open_run
+from colonnade_lab.attacks.run import AttackedRun, largest_class, open_run
 from lab.tests.attacks.stage import SPLIT, captured
 from tests.cli.data.test_wrong_input import run as command
 

@@ -12,7 +12,6 @@ from torch import Tensor
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import CheckpointError, InputError
 from colonnade.common.run.checkpoints import Checkpoints
-from colonnade.simulation.folder import simulate_captured
 from colonnade_lab.attacks.membership import (
     Candidates,
     candidates,
@@ -24,7 +23,7 @@ from colonnade_lab.attacks.membership import (
     tell_apart,
 )
 from colonnade_lab.attacks.predictions import predicted
-from colonnade_lab.attacks.rows import by_field, pieces
+from colonnade_lab.attacks.rows import FieldRecords, gathered, pieces
 from colonnade_lab.attacks.run import AttackedRun, open_run
 from colonnade_lab.attacks.simulated import like, pool, shadows
 from lab.tests.attacks.stage import SPLIT, captured
@@ -112,7 +111,7 @@ def test_shadows_have_rows_of_their_own_and_are_trained_alike(overfitted: Attack
     part = overfitted.schedule.partition
     used = {*part.train.tolist(), *part.test.tolist()}
     assert own.source == "rows that the run did not use" and own.train == 200 and not used & set(own.rows.tolist())
-    first, second = shadows(overfitted, own, 2, 0, simulate_captured)
+    first, second = shadows(overfitted, own, 2, 0)
     for shadow in (first, second):
         assert shadow.sample is not None and len(set(shadow.sample.tolist())) == 400
         assert not used & set(shadow.sample.tolist())
@@ -123,14 +122,14 @@ def test_shadows_have_rows_of_their_own_and_are_trained_alike(overfitted: Attack
 
 
 def test_an_overfitted_federation_betrays_its_members(overfitted: AttackedRun) -> None:
-    known = [candidates(shadow) for shadow in shadows(overfitted, pool(overfitted), 2, 0, simulate_captured)]
+    known = [candidates(shadow) for shadow in shadows(overfitted, pool(overfitted), 2, 0)]
     assert tell_apart(candidates(overfitted), known, 1e-5, 0).auc > 0.56
 
 
 def test_an_underfitted_model_reveals_no_members(tmp_path: Path) -> None:
     """Its parameters still move fast: embeddings of members from training time would reveal them by their age."""
     run = captured(tmp_path, SPLIT, *SMALL, "federation.epochs=2")
-    known = [candidates(shadow) for shadow in shadows(run, pool(run), 2, 0, simulate_captured)]
+    known = [candidates(shadow) for shadow in shadows(run, pool(run), 2, 0)]
     assert 0.4 < tell_apart(candidates(run), known, 1e-5, 0).accuracy < 0.6
 
 
@@ -206,7 +205,8 @@ def test_predictions_are_those_sent_in_the_last_evaluation(overfitted: AttackedR
     rows, parts = predicted(overfitted)
     held = torch.isin(rows, overfitted.schedule.partition.test)
     for name, part in zip(overfitted.config.federation.names, parts, strict=True):
-        sent = by_field(pieces(overfitted.schedule, overfitted.evaluations(name)), "out")["Evaluation.h"].newest()
+        about = pieces(overfitted.schedule, overfitted.evaluations(name))
+        sent = gathered(about, "out", FieldRecords)[0]["Evaluation.h"].newest()
         order = rows[held].argsort()
         assert torch.equal(sent[0], rows[held][order]) and torch.equal(sent[1], part[held][order])
 
@@ -258,7 +258,7 @@ def test_what_is_usual_for_a_row_tells_more_than_confidence_alone() -> None:
 
 def test_a_run_that_knows_its_rows_is_found_and_noise_is_not(tmp_path: Path) -> None:
     clear, noised = (
-        infer_members(run, shadows(run, pool(run), 2, 0, simulate_captured), 1e-5, 0)
+        infer_members(run, shadows(run, pool(run), 2, 0), 1e-5, 0)
         for more, epochs in (((), 60), ((NOISED,), 5))
         for run in [captured(tmp_path / str(epochs), {"name": "split", "embedding": 16}, *SETS,
                              f"federation.epochs={epochs}", *more)]

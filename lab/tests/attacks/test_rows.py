@@ -15,7 +15,7 @@ from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import InputError
 from colonnade.common.protocols.split import Embedding
 from colonnade.simulation.federation import Outcome, RunFiles
-from colonnade_lab.attacks.rows import FieldRecords, Piece, by_field, pieces, vectors
+from colonnade_lab.attacks.rows import FieldRecords, Piece, gathered, pieces, vectors
 from tests.support.federation import config, federate
 
 pytestmark = pytest.mark.slow
@@ -82,7 +82,7 @@ def test_a_gradient_is_the_one_of_its_row(tmp_path: Path) -> None:
 def test_a_sum_over_a_batch_names_no_row(tmp_path: Path) -> None:
     cfg, outcome = run(tmp_path, "czofo", "federation.protocol.delta=batch")
     captured = read_capture(tmp_path / "parties" / "party1" / TRAINING, cfg.federation)
-    assert by_field(pieces(outcome.server.schedule, captured), "in") == {}
+    assert gathered(pieces(outcome.server.schedule, captured), "in", FieldRecords) == [{}]
 
 
 def test_other_rows_than_the_schedules_are_refused() -> None:

@@ -16,7 +16,7 @@ import torch
 from sklearn.linear_model import RidgeCV
 from torch import Tensor
 
-from colonnade.common.config.optimisers import OptimiserConfig, SgdConfig
+from colonnade.common.config.optimisers import SgdConfig
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade_lab.attacks.columns.matching import Marginals, matched, rotated_onto, turned
@@ -26,9 +26,9 @@ from colonnade_lab.attacks.run import AttackedRun
 
 SEARCH, START, PRODUCTS, COMPONENTS, ROWS = "starts", "known-start", "products", "components", "known-rows"
 
-
 _STEPS = 100
 _RIDGE = 1e-6
+_PENALTIES = tuple(10.0**power for power in range(-6, 4))
 
 
 def rotated_rows(sight: Sight, seed: int) -> Tensor:
@@ -71,9 +71,11 @@ def _guess(sight: Sight, draws: torch.Generator) -> Tensor:
 def _past(sight: Sight) -> tuple[Tensor, Tensor]:
     """Expresses the weights before every exchange by the first ones W and the rows X, as a W - X'C.
 
-    Returns a, (exchanges,), and C side by side, (rows, exchanges * width).
+    Returns a, (exchanges,), and C side by side, (rows, exchanges * width). Other optimisers than SGD count as plain
+    descent.
     """
-    rate, momentum, decay = _descent(sight.members[0].optimiser)
+    config = sight.members[0].optimiser
+    momentum, decay = (config.momentum, config.weight_decay) if isinstance(config, SgdConfig) else (0.0, 0.0)
     a, speed_a = 1.0, 0.0
     c = torch.zeros(len(sight.rows), sight.width, dtype=torch.float64)
     speed_c = torch.zeros_like(c)
@@ -86,15 +88,8 @@ def _past(sight: Sight) -> tuple[Tensor, Tensor]:
         speed_a = momentum * speed_a + decay * a
         speed_c = momentum * speed_c - decay * c
         speed_c[one.rows] += one.gradient
-        a, c = a - rate * speed_a, c + rate * speed_c
+        a, c = a - config.lr * speed_a, c + config.lr * speed_c
     return torch.tensor(every_a, dtype=torch.float64), torch.cat(every_c, dim=1)
-
-
-def _descent(config: OptimiserConfig) -> tuple[float, float, float]:
-    """Returns rate, momentum and weight decay; other optimisers' steps count as plain descent."""
-    if isinstance(config, SgdConfig):
-        return config.lr, config.momentum, config.weight_decay
-    return config.lr, 0.0, 0.0
 
 
 EXACT = 0.01
@@ -143,9 +138,6 @@ class ColumnsFound:
     without: ColumnScore
     more: Mapping[str, Any] = field(default_factory=dict)
 
-    def numbers(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def score(x: Tensor, truth: Tensor, known: Marginals) -> ColumnScore:
     varies = known.values[-1] > known.values[0]
@@ -187,10 +179,14 @@ def _known_rows(sight: Sight, known: Knowledge) -> ColumnsFound:
 
 
 def _regressed(values: Tensor, known: Knowledge) -> ColumnsFound:
+    """A ridge regression on the messages about all rows, (n, width); the known rows choose the penalty."""
     have, x = known.have, known.truth[known.have]
     rest = torch.ones(len(known.truth), dtype=torch.bool)
     rest[have] = False
-    made = regressed(values, have, x)[rest]
+    left, sizes, _ = torch.linalg.svd(values - values.mean(0), full_matrices=False)
+    inputs = left * sizes / sizes[:1].clamp(min=1e-30) * len(values) ** 0.5  # the first of variance 1
+    model = RidgeCV(alphas=_PENALTIES, alpha_per_target=True).fit(inputs[have].numpy(), x.numpy())
+    made = torch.from_numpy(model.predict(inputs.numpy())).reshape(len(inputs), -1)[rest]
     truth = known.truth[rest]
     mean = x.mean(0).expand(len(truth), -1)
     return ColumnsFound(score(made, truth, known.marginals), score(mean, truth, known.marginals), {"known": len(have)})
@@ -222,20 +218,3 @@ def knowledge(run: AttackedRun, sight: Sight, share: float, starts: int, seed: i
 
 def _columns(run: AttackedRun, sight: Sight, rows: Tensor) -> Tensor:
     return torch.cat([run.columns(member.name)[rows].flatten(1) for member in sight.members], dim=1).double()
-
-
-_PENALTIES = tuple(10.0**power for power in range(-6, 4))
-
-
-def regressed(said: Tensor, have: Tensor, x: Tensor) -> Tensor:
-    """Columns of all rows, float64 (n, columns), by ridge regression on the messages about them, (n, width).
-
-    The columns `x`, (k, columns), of the rows `have` are known, and choose the penalty.
-    """
-    centred = said - said.mean(0)
-    left, sizes, _ = torch.linalg.svd(centred, full_matrices=False)
-    values = left * sizes / sizes[:1].clamp(min=1e-30) * len(said) ** 0.5  # the first of variance 1
-    if len(have) < 2:
-        return x.mean(0).expand(len(said), -1)
-    model = RidgeCV(alphas=_PENALTIES, alpha_per_target=True).fit(values[have].numpy(), x.numpy())
-    return torch.from_numpy(model.predict(values.numpy())).reshape(len(said), -1)

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from colonnade.client.transcript.capture import Captured
 from colonnade.common.aggregation.fixed_point import Ring
 from colonnade.common.aggregation.messages import Masked
 from colonnade.common.config.federation import FederationConfig
@@ -55,10 +56,7 @@ class SeenMember:
 class Sight:
     """Training messages in order about the columns of one party, or of all parties that are in a sum.
 
-    Args:
-        members: owners of the columns, in roster order.
-        rows: numbers of the rows that were seen, int64 (n,) ascending.
-        base: folder that a model file's path is relative to.
+    Columns are in the order of `members`; `rows` are the numbers of the rows that were seen, int64 (n,) ascending.
     """
 
     members: tuple[SeenMember, ...]
@@ -120,12 +118,10 @@ def views(run: AttackedRun, names: Sequence[str]) -> dict[str, Sight]:
 def _clear(run: AttackedRun, name: str) -> Sight:
     said: dict[int, tuple[Tensor, Tensor]] = {}
     gradients: dict[int, Tensor] = {}
-    steps = run.protocol in _STEPS
     for one in run.training(name):
         message = one.message
         turn = getattr(message, "turn", message.round)
-        if one.way == "in" and steps and hasattr(message, "dh"):
-            gradients[message.round] = message.dh.double() / getattr(message, "shared", 1)
+        _add_gradient(run, one, gradients)
         if one.way == "out" and turn > 0 and message.round not in said:
             for field, spec in tensor_specs(type(message)):
                 values: Tensor = getattr(message, field)
@@ -154,8 +150,7 @@ def _sums(run: AttackedRun, names: Sequence[str]) -> Sight:
             message = one.message
             if isinstance(message, Masked) and message.stage == 0 and len(message.words):
                 words.setdefault(message.round, []).append(message.words)
-            if one.way == "in" and run.protocol in _STEPS and hasattr(message, "dh"):
-                gradients[message.round] = message.dh.double() / getattr(message, "shared", 1)
+            _add_gradient(run, one, gradients)
     summed = ring(federation, run.schedule.privacy)
     seen = [
         (batch := run.schedule.batch(round), _decoded(summed, words[round])[: len(batch)], gradients.get(round))
@@ -164,6 +159,11 @@ def _sums(run: AttackedRun, names: Sequence[str]) -> Sight:
     if not seen:
         raise InputError("no sum over all parties is in the captures", hint="capture at every party")
     return _made(run, names, seen)
+
+
+def _add_gradient(run: AttackedRun, one: Captured, gradients: dict[int, Tensor]) -> None:
+    if one.way == "in" and run.protocol in _STEPS and hasattr(one.message, "dh"):
+        gradients[one.message.round] = one.message.dh.double() / getattr(one.message, "shared", 1)
 
 
 def _decoded(summed: Ring, words: Sequence[Tensor]) -> Tensor:

@@ -87,6 +87,7 @@ _SOLVED = 1e-6  # squared share of a row's messages that may stay unexplained
 _BEST = 4  # starts that get all guesses, besides the agreed one
 _FIRST, _AGAIN = 20, 3  # steps of a row's first solution, and of one from all of its messages
 _WRONG = 0.1  # misfit of the first exchange that rejects a start
+_BY_CHANCE = 0.8  # distance from the known distributions, times the root of the rows
 _TOLD = 1  # surplus of numbers over columns that reveals a wrong start by its misfit
 
 
@@ -107,12 +108,7 @@ class Solved:
 
 @dataclass(frozen=True)
 class StartSearch:
-    """Result of trying starts.
-
-    Args:
-        misfit: of the best start at the first exchange.
-        public: True if the best start is the one that follows from the agreed section.
-    """
+    """Result of trying starts: the best one's misfit at the first exchange, and whether the agreed section gives it."""
 
     tried: int
     a_second: float
@@ -136,7 +132,7 @@ def known_start(sight: Sight, models: Sequence[nn.Module], known: Marginals) -> 
     first = Solved(x, _misfit(x, pairs), fits=True)
     if sum(len(one.rows) for one in sight.seen) == len(sight.rows):
         return first  # every row was seen once
-    x = _descend(x, pairs, _RIDGE, _AGAIN)
+    x = _descend(x, pairs, _AGAIN)
     again = Solved(x, _misfit(x, list(zip(sight.seen, _trajectory(sight, models, x), strict=True))), fits=True)
     return min(first, again, key=lambda one: one.misfit)
 
@@ -162,7 +158,7 @@ def search_starts(sight: Sight, known: Marginals, count: int) -> StartSearch:
     for place in {0, *(one[2] for one in sorted(found, key=lambda one: one[by])[:_BEST])}:
         again.append((*_tried(Dense.of(candidates[place], sizes), first.said, known, _ROUNDS), place))
     misfit, distance, best = min(again, key=lambda one: one[by])
-    fits = misfit < _WRONG if told else distance < _likely(len(first.said))
+    fits = misfit < _WRONG if told else distance < _BY_CHANCE / math.sqrt(len(first.said))
     solved = Solved(known.mean.expand(len(sight.rows), -1), 1.0, fits=False)
     if fits:
         solved = known_start(sight, candidates[best], known)
@@ -172,11 +168,6 @@ def search_starts(sight: Sight, known: Marginals, count: int) -> StartSearch:
 def _tried(network: Dense, said: Tensor, known: Marginals, rounds: int) -> tuple[float, float]:
     x = begin(network, said, known, rounds)
     return _misfit(x, [(_whole(said), network)]), known.distance(x)
-
-
-def _likely(rows: int) -> float:
-    """Returns the distance from the known distributions that columns of this many rows may have by chance."""
-    return 0.8 / math.sqrt(rows)
 
 
 def _in_turn(sight: Sight, models: Sequence[nn.Module], known: Marginals) -> tuple[Tensor, list[tuple[Seen, Dense]]]:
@@ -199,20 +190,20 @@ def begin(network: Dense, said: Tensor, known: Marginals, rounds: int = _ROUNDS)
     """Finds rows (n, columns) that a network maps to the messages (n, width): the best of several tries each."""
     draws, columns = generator("first guesses", 0), known.values.shape[1]
     straight = all(not bends for layers in network.networks for _, _, bends in layers)
-    x = _descend(torch.zeros(len(said), columns, dtype=torch.float64), [(_whole(said), network)], _RIDGE,
-                 1 if straight else _FIRST)  # fmt: skip
+    whole = [(_whole(said), network)]
+    x = _descend(torch.zeros(len(said), columns, dtype=torch.float64), whole, 1 if straight else _FIRST)
     if straight:
         return x
     enough = _SOLVED * (said - said.mean(0)).square().sum(1).mean()
-    cost = _costs(x, [(_whole(said), network)], _RIDGE)
+    cost = _costs(x, whole)
     for _ in range(rounds - 1):
         open_ = (cost > enough + 2 * _RIDGE * x.square().sum(1)).nonzero().flatten()
         if not len(open_):
             break
         guesses = torch.randn(_TRIES * len(open_), columns, generator=draws, dtype=torch.float64)
         pair = [(_whole(said[open_].repeat(_TRIES, 1)), network)]
-        tried = _descend(guesses, pair, _RIDGE, _FIRST)
-        costs = _costs(tried, pair, _RIDGE).view(_TRIES, len(open_))
+        tried = _descend(guesses, pair, _FIRST)
+        costs = _costs(tried, pair).view(_TRIES, len(open_))
         least, which = costs.min(0)
         tried = tried.view(_TRIES, len(open_), columns)[which, torch.arange(len(open_))]
         better = least < cost[open_]
@@ -237,21 +228,21 @@ def _trajectory(sight: Sight, models: Sequence[nn.Module], x: Tensor) -> Iterato
             optimiser.step()
 
 
-def _descend(x: Tensor, pairs: Sequence[tuple[Seen, Dense]], ridge: float, steps: int) -> Tensor:
+def _descend(x: Tensor, pairs: Sequence[tuple[Seen, Dense]], steps: int) -> Tensor:
     size = x.shape[1]
     eye = torch.eye(size, dtype=x.dtype)
     damping = torch.full((len(x),), 1e-6 if steps == 1 else 1e-3, dtype=x.dtype)
-    cost = _costs(x, pairs, ridge)
+    cost = _costs(x, pairs)
     for _ in range(steps):
-        normal, right = torch.zeros(len(x), size, size, dtype=x.dtype), -ridge * x
+        normal, right = torch.zeros(len(x), size, size, dtype=x.dtype), -_RIDGE * x
         for one, network in pairs:
             made, slope = network.sloped(x[one.rows])
             normal.index_add_(0, one.rows, slope.mT @ slope)
             right.index_add_(0, one.rows, (slope.mT @ (one.said - made)[..., None])[..., 0])
         scale = normal.diagonal(dim1=1, dim2=2).mean(1).clamp(min=1e-12)
-        step, _ = torch.linalg.solve_ex(normal + (damping * scale + ridge + 1e-12)[:, None, None] * eye, right)
+        step, _ = torch.linalg.solve_ex(normal + (damping * scale + _RIDGE + 1e-12)[:, None, None] * eye, right)
         tried = x + step
-        after = _costs(tried, pairs, ridge)
+        after = _costs(tried, pairs)
         better = after < cost
         x = torch.where(better[:, None], tried, x)
         cost = torch.where(better, after, cost)
@@ -259,8 +250,8 @@ def _descend(x: Tensor, pairs: Sequence[tuple[Seen, Dense]], ridge: float, steps
     return x
 
 
-def _costs(x: Tensor, pairs: Sequence[tuple[Seen, Dense]], ridge: float) -> Tensor:
-    cost = ridge * x.square().sum(1)
+def _costs(x: Tensor, pairs: Sequence[tuple[Seen, Dense]]) -> Tensor:
+    cost = _RIDGE * x.square().sum(1)
     for one, network in pairs:
         cost.index_add_(0, one.rows, (one.said - network(x[one.rows])).square().sum(1))
     return cost
