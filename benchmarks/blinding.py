@@ -22,7 +22,7 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
-from benchmarks.report import Figure, median, times
+from benchmarks.report import Figure, in_turn, median, times
 from benchmarks.runs import rounds_in_turn, run
 from benchmarks.scaling import Setting, write
 from benchmarks.shares import over_the_wire
@@ -105,10 +105,11 @@ def recovery() -> list[Figure]:
 
 def _in_turn(parties: int, measure: Callable[[Blinded], float]) -> tuple[float, float]:
     """Medians with recovery and with single masks, of runs in turn."""
-    taken: dict[str, list[float]] = {"none": [], "colluding": []}
+    taken: dict[str, list[float]] = {"colluding": [], "none": []}
     for recovery in tuple(taken) * TIMES:
         taken[recovery].append(measure(Blinded("split_avg", parties, recovery=recovery)))
-    return median(taken["colluding"]), median(taken["none"])
+    ours, floor = map(median, taken.values())
+    return ours, floor
 
 
 def _round(parties: int, folder: Path) -> Figure:
@@ -118,18 +119,17 @@ def _round(parties: int, folder: Path) -> Figure:
 
 def _session(parties: int) -> Figure:
     names = [f"party{number}" for number in range(parties)]
-    codec, threshold = Codec({"SealedShares": SealedShares}), 2 * parties // 3 + 1
-    seconds = []
-    for _ in range(TIMES):
-        keys = SharedKeys(
-            names[0], names, {name: os.urandom(32) for name in names[1:]}, Sharing(threshold, parties), least=3
-        )
-        begin = time.thread_time()
-        sealed = b"".join(codec.encode(keys.deal(1)))
+    codec, sharing = Codec({"SealedShares": SealedShares}), Sharing(2 * parties // 3 + 1, parties)
+    keys = {name: os.urandom(32) for name in names[1:]}
+    dealing = iter([SharedKeys(names[0], names, keys, sharing, least=3) for _ in range(TIMES)])
+
+    def session() -> None:
+        sealed = b"".join(codec.encode(next(dealing).deal(1)))
         for _ in names:
             codec.decode("SealedShares", memoryview(sealed))
-        seconds.append(time.thread_time() - begin)
-    return Figure(f"a session's shares among {parties}, a party and the server", median(seconds), 0.5, "s")
+
+    seconds = median(in_turn(session, clock=time.thread_time, repeats=TIMES)[0])
+    return Figure(f"a session's shares among {parties}, a party and the server", seconds, 0.5, "s")
 
 
 def _start(parties: int, folder: Path) -> Figure:

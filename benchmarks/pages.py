@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 import colonnade
-from benchmarks.report import Figure, median
+from benchmarks.report import Figure, in_turn, median
 from tests.support.browser import CHROMIUM, Browser
 
 ROUNDS, PARTIES, ROWS = 10_000, 10, 400
@@ -21,7 +21,7 @@ def main() -> list[Figure]:
     with tempfile.TemporaryDirectory() as scratch:
         run = trained(Path(scratch) / "run")
         page = run.report()
-        made = median([_seconds(run) for _ in range(5)])
+        made = median(in_turn(run.report, repeats=5)[0])
         figures = [
             Figure(f"report of {ROUNDS:,} rounds, {PARTIES} parties: size", page.stat().st_size / 1000, 300, "kB"),
             Figure("its making", made, 2, "s"),
@@ -47,12 +47,6 @@ def trained(folder: Path, rounds: int = ROUNDS) -> colonnade.Run:
         "every_party": {"data": {"key": "id"}},
     }  # fmt: skip
     return colonnade.simulate(config, tables, folder)
-
-
-def _seconds(run: colonnade.Run) -> float:
-    begun = time.perf_counter()
-    run.report()
-    return time.perf_counter() - begun
 
 
 def _paints(browser: Browser, page: Path) -> list[float]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import resource
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -21,10 +20,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from benchmarks.report import Figure, median
-from benchmarks.runs import run
+from benchmarks.report import Figure, in_turn, median
+from benchmarks.runs import free_port, run
 from colonnade.common.encryption.linear import Bins, Hint, Holder, Sender, public_matrix, rounded
 from colonnade.common.encryption.messages import BLOCK
 from colonnade.common.encryption.parameters import DEGREE, SumSize
@@ -38,9 +38,7 @@ def seconds_a_tree(rows: int, columns: int, bins: int, depth: int, trees: int, p
     if find_spec("xgboost") is None or not import_module("xgboost").build_info().get("USE_FEDERATED"):
         return None
     spawn = multiprocessing.get_context("spawn")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     found: Queue[list[float]] = spawn.Queue()
     server = spawn.Process(target=_serve, args=(port, parties), daemon=True)
     server.start()
@@ -158,7 +156,6 @@ _ADULTS = {name: {**_ADULT, "columns": columns} for name, columns in _PARTIES.it
 def _tree(
     gradients: str, labels: Mapping[str, Any] = _ADULT, data: Mapping[str, Any] = _ADULTS, bins: int = 64
 ) -> float:
-    """Median seconds of a tree after the first ones."""
     return _seconds({"name": "secureboost", "gradients": gradients, "depth": DEPTH, "bins": bins}, labels, data)
 
 
@@ -178,29 +175,39 @@ def _seconds(
     return run(config).round_seconds(_FIRST)
 
 
+class _Bare:
+    """The arithmetic of sums over a table without a protocol; `seconds` are those of the table's hint."""
+
+    def __init__(self, rows: int, columns: int, bins: int) -> None:
+        torch.set_num_threads(1)
+        self.draws, self.rows, self.size = np.random.default_rng(0), rows, SumSize(rows)
+        self.public = public_matrix([b"bare"], self.size)
+        self.sender = Sender(self.size, self.public)
+        codes = self.draws.integers(bins, size=(rows, columns), dtype=np.uint8)
+        self.holder = Holder(self.size, self.public, Bins(codes, [bins] * columns))
+        begin = time.perf_counter()
+        self.hint = Hint(np.concatenate(list(self.holder.hint())))
+        self.seconds = time.perf_counter() - begin
+
+    def vectors(self, rows: int, count: int) -> NDArray[np.int64]:
+        largest = 2**self.size.precision
+        return self.draws.integers(-largest, largest, size=(rows, count))
+
+
 def _bare(rows: int, columns: int, bins: int, trees: int = 3) -> tuple[float, float]:
     """Seconds of a table's hint, and median seconds of one tree's arithmetic: the vectors of DEPTH levels."""
-    torch.set_num_threads(1)
-    draws, size = np.random.default_rng(0), SumSize(rows)
-    public = public_matrix([b"bare"], size)
-    sender = Sender(size, public)
-    codes = draws.integers(bins, size=(rows, columns), dtype=np.uint8)
-    holder = Holder(size, public, Bins(codes, [bins] * columns))
-    begin = time.perf_counter()
-    hint = Hint(np.concatenate(list(holder.hint())))
-    once, block, found = time.perf_counter() - begin, 4 * DEGREE, []
-    largest = 2**size.precision
-    for _ in range(trees):
-        begin = time.perf_counter()
+    bare, block = _Bare(rows, columns, bins), 4 * DEGREE
+
+    def tree() -> None:
         for groups in (1, *(2**level for level in range(DEPTH - 1))):
-            keys = sender.keys(2 * groups)
-            answer = holder.begin(keys.dummy)
+            keys = bare.sender.keys(2 * groups)
+            answer = bare.holder.begin(keys.dummy)
             for first in range(0, rows, block):
-                vectors = draws.integers(-largest, largest, size=(min(block, rows - first), 2 * groups))
-                answer.add(sender.encrypt(keys, vectors, first // DEGREE))
-            sender.decrypt(hint, keys, answer.end())
-        found.append(time.perf_counter() - begin)
-    return once, median(found)
+                vectors = bare.vectors(min(block, rows - first), 2 * groups)
+                answer.add(bare.sender.encrypt(keys, vectors, first // DEGREE))
+            bare.sender.decrypt(bare.hint, keys, answer.end())
+
+    return bare.seconds, median(in_turn(tree, repeats=trees)[0])
 
 
 def _okamoto_uchiyama(times: int = 1000) -> float | None:
@@ -229,28 +236,23 @@ def _okamoto_uchiyama(times: int = 1000) -> float | None:
 
 def _bare_round() -> tuple[float, float]:
     """Seconds of the hint and of the probe, and median seconds of a round's arithmetic, of all columns as one party."""
-    draws, size = np.random.default_rng(0), SumSize(ROWS)
-    public = public_matrix([b"bare"], size)
-    sender, most = Sender(size, public), 2**size.precision
-    codes = draws.integers(BINS, size=(ROWS, COLUMNS), dtype=np.uint8)
-    holder = Holder(size, public, Bins(codes, [BINS] * COLUMNS))
+    bare, found = _Bare(ROWS, COLUMNS, BINS), []
     begin = time.perf_counter()
-    hint = Hint(np.concatenate(list(holder.hint())))
-    probe = Probe(size, public, bytes(32))
-    answer, blocks = holder.begin(probe.dummy), list(probe.blocks())
+    probe = Probe(bare.size, bare.public, bytes(32))
+    answer, blocks = bare.holder.begin(probe.dummy), list(probe.blocks())
     for c in blocks:
         answer.add(c)
-    probe.refuse(hint, ProbeAnswer(size, public, answer, digest(probe.dummy, *blocks)).open(bytes(32)))
-    once, found = time.perf_counter() - begin, []
+    probe.refuse(bare.hint, ProbeAnswer(bare.size, bare.public, answer, digest(probe.dummy, *blocks)).open(bytes(32)))
+    once = bare.seconds + time.perf_counter() - begin
     for _ in range(TREES):
-        vectors = draws.integers(-most, most, size=(ROWS, 2))
+        vectors = bare.vectors(ROWS, 2)
         begin = time.perf_counter()
-        keys = sender.keys(2)
-        answer = holder.begin(keys.dummy)
+        keys = bare.sender.keys(2)
+        answer = bare.holder.begin(keys.dummy)
         for first in range(0, ROWS, BLOCK):
-            answer.add(sender.encrypt(keys, vectors[first : first + BLOCK], first // DEGREE))
+            answer.add(bare.sender.encrypt(keys, vectors[first : first + BLOCK], first // DEGREE))
         masked, mask = answer.masked()
-        rounded(size, sender.opened(hint, keys, masked) - mask)
+        rounded(bare.size, bare.sender.opened(bare.hint, keys, masked) - mask)
         found.append(time.perf_counter() - begin)
     return once, median(found)
 
