@@ -39,7 +39,7 @@ from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.common.run.json_text import sealed
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
-from colonnade.common.run.start_secret import SECRET, StartSecret
+from colonnade.common.run.start_secret import SECRET
 from colonnade.common.run.state import Snapshot
 from colonnade.server.member.hub import SessionNumbers
 from colonnade.server.member.saving import refuse_older, run_number
@@ -284,13 +284,6 @@ def test_session_numbers_grow_without_their_file(tmp_path: Path) -> None:
         harm(RunFolder(tmp_path).session)
         later = SessionNumbers(tmp_path, lambda: 2000.0).after(0)
         assert later > first
-
-
-def test_a_lost_secret_is_not_replaced(tmp_path: Path) -> None:
-    StartSecret(tmp_path / "start.secret", None).keep()
-    (tmp_path / "start.secret").unlink()
-    with pytest.raises(CheckpointError, match=r"start\.secret is missing"):
-        StartSecret(tmp_path / "start.secret", "secret")
 
 
 def test_no_harmed_list_of_callers_admits_another(tmp_path: Path) -> None:

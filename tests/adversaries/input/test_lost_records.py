@@ -6,24 +6,20 @@ Bounds: no cell.
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
 
-from colonnade.client.member.pin import Pin
 from colonnade.common.aggregation.summed_sets import MemberRecord
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import run_virtual
-from colonnade.common.errors import CheckpointError, ColonnadeError
+from colonnade.common.errors import CheckpointError
 from colonnade.common.privacy.accounting.ledger import Chain, mark, refuse_shorter
-from colonnade.common.run.checkpoints import Checkpoints
 from colonnade.common.run.run_cache import RunCache
-from colonnade.common.run.run_folder import PartyFolder, RunFolder
+from colonnade.common.run.run_folder import RunFolder
 from colonnade.launcher.configuration import GivenConfig
 from colonnade.launcher.virtual import resume_virtually, run_virtually
 from tests.support.in_memory import agreed, members
@@ -53,30 +49,11 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
-def lines_gone(path: Path) -> None:
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-2]))
-
-
-HARM: dict[str, Callable[[Path], None]] = {
-    "deleted": delete, "emptied": empty, "cut": halve, "one bit": flip, "last lines gone": lines_gone,
-}  # fmt: skip
-
-
 def ledger_of(folder: Path, lines: int = 20) -> tuple[Path, str]:
     path = folder / "ledger.jsonl"
     for at in range(lines):
         Chain(path).append({"round": at, "kind": "Embedding", "noise_multiplier": 1.5, "reserved": 3})
     return path, mark(path)
-
-
-@pytest.mark.parametrize("how", HARM)
-def test_a_ledger_that_lost_or_changed_lines_is_refused(tmp_path: Path, how: str) -> None:
-    path, before = ledger_of(tmp_path)
-    refuse_shorter(path, before)
-    HARM[how](path)
-    with pytest.raises(CheckpointError, match=r"ledger\.jsonl") as refused:
-        refuse_shorter(path, before)
-    assert "restore it" in refused.value.hint
 
 
 def test_every_bit_of_a_ledger_counts(tmp_path: Path) -> None:
@@ -177,20 +154,18 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("file", ["ledger.jsonl", "once/members.record"])
-@pytest.mark.parametrize("how", [*HARM, "older"])
+@pytest.mark.parametrize(
+    ("file", "how"), [("ledger.jsonl", "deleted"), ("ledger.jsonl", "older"), ("once/members.record", "deleted")]
+)
 def test_a_run_does_not_go_on_without_a_record(begun: Path, tmp_path: Path, file: str, how: str) -> None:
     run = tmp_path / "run"
     shutil.copytree(begun / "run", run)
     path = RunFolder(run).party("party1").path / file
-    if not path.exists():
-        pytest.skip("the virtual clock's run has none")
     if how == "older":
+        assert path.read_bytes() != (begun / "older" / file).read_bytes()
         shutil.copy(begun / "older" / file, path)
-        if path.read_bytes() == (begun / "run/parties/party1" / file).read_bytes():
-            pytest.skip("nothing was added since")
     else:
-        HARM[how](path)
+        delete(path)
     with pytest.raises(CheckpointError, match=path.name):
         resume_virtually(run, ("federation.rounds=24",))
 
@@ -230,23 +205,3 @@ def test_noisy_labels_older_than_the_newest_checkpoint_are_refused(tmp_path: Pat
     labels.write_bytes(older)
     refused = run_virtual(ended(6))
     assert isinstance(refused, CheckpointError) and "older than the newest checkpoint" in str(refused)
-
-
-def test_an_older_ledger_beside_a_newer_pin_is_noticed_by_the_pin_alone(tmp_path: Path) -> None:
-    home = PartyFolder(tmp_path)
-    ledger_of(tmp_path)
-    from colonnade.common.conversation.parcels import Begin
-
-    pin = Pin("a", tmp_path, Checkpoints(home.checkpoints))
-    shutil.rmtree(tmp_path)
-    tmp_path.mkdir()
-    pin = Pin("a", tmp_path, Checkpoints(home.checkpoints))
-    pin.admit(Begin(1, ("a",), "r"))
-    older = home.ledger.read_bytes() if home.ledger.exists() else b""
-    ledger_of(tmp_path)
-    pin.seal()
-    assert json.loads(home.pinned.read_text())["ledger"].split()[0] == str(home.ledger.stat().st_size)
-    Pin("a", tmp_path, Checkpoints(home.checkpoints))
-    home.ledger.write_bytes(older)
-    with pytest.raises(ColonnadeError, match=r"ledger\.jsonl"):
-        Pin("a", tmp_path, Checkpoints(home.checkpoints))

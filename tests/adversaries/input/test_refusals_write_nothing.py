@@ -224,7 +224,6 @@ REFUSED = [
     "card unfinished",
     "card run --out file/card.md",
     "card run --out card.txt",
-    "card run --out card.txt",
     "scorecard empty",
     "bins run",
     "bins run/parties/party1",

@@ -20,7 +20,7 @@ import torch
 from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import run_virtual
-from colonnade.common.conversation.parcels import Parcel, Refusal, Statement
+from colonnade.common.conversation.parcels import Parcel, Refusal, Saved, Statement
 from colonnade.common.errors import ContractError
 from colonnade.common.protocols.split import CONTRACT, Embedding, Evaluation, Gradient
 from colonnade.common.wire.codec import Codec
@@ -29,7 +29,7 @@ from tests.common.conversation.transports import Transport, Wired, both
 from tests.support.false_party import LIAR, SETS, PartyPuppet, at, lied
 from tests.support.in_memory import ROUNDS, agreed, members
 
-MANY = 3000
+MANY = 1000
 ALLOWED = 64 + ROUNDS + 1
 """Messages of a kind that may come too late or twice, where a round asks for one."""
 
@@ -93,7 +93,7 @@ def test_late_ones_end_a_run_that_needs_everybody_and_few_of_them_are_decoded(tm
 
 def test_an_honest_party_that_misses_every_round_is_not_put_out(tmp_path: Path) -> None:
     """It is always a round late, and so is every one of its messages."""
-    rounds, before = 150, list[Parcel]()
+    rounds, before = 100, list[Parcel]()
 
     def lie(parcel: Parcel) -> Iterator[Parcel]:
         if isinstance(parcel, Embedding):
@@ -107,12 +107,13 @@ def test_an_honest_party_that_misses_every_round_is_not_put_out(tmp_path: Path) 
     assert not scene.of_kind("leave") and len(scene.of_kind("late")) >= rounds - 2
 
 
-def test_statements_without_end_are_a_flood_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("one", [Statement(body=b"{}"), Saved(1, "no")], ids=lambda one: type(one).__name__)
+def test_statements_and_checkpoints_without_end_are_a_flood_too(tmp_path: Path, one: Parcel) -> None:
     """Of an excess the relay tells; the connection goes on, unless they do."""
-    scene = lied(tmp_path, at(Embedding, 2, lambda sent: [sent, *[Statement(body=b"{}")] * MANY]), *GOING_ON)
+    scene = lied(tmp_path, at(Embedding, 2, lambda sent: [sent, *[one] * MANY]), *GOING_ON)
     assert scene.error is None and sorted(scene.losses) == list(range(1, ROUNDS + 1))
     (leave,) = scene.of_kind("leave")
-    assert leave["party"] == LIAR and "the last of them Statement" in leave["reason"]
+    assert leave["party"] == LIAR and f"the last of them {type(one).__name__}" in leave["reason"]
 
 
 @pytest.mark.parametrize("absence", ["rollback", "wait"])

@@ -263,15 +263,6 @@ def test_where_rounds_go_on_without_absent_parties_the_liar_is_cut_off_and_they_
     assert leave["party"] == LIAR and "sent a frame: expected 4128 bytes more" in leave["reason"]
 
 
-def test_where_rounds_go_on_without_absent_parties_a_flooder_is_put_out_and_they_do(tmp_path: Path) -> None:
-    """Of a thousand notices the server handles as many as a session may need."""
-    sets = ("federation.absence=continue", "federation.quorum={need: 3, grace: 1}")
-    scene = lied(tmp_path, at(Embedding, 2, lambda sent: [*[Saved(1, "no")] * 1000, sent]), *sets)
-    assert scene.error is None and sorted(scene.losses) == list(range(1, ROUNDS + 1))
-    (leave,) = scene.of_kind("leave")
-    assert leave["party"] == LIAR and "notices by round 2" in leave["reason"]
-
-
 def test_the_others_hear_who_it_was_and_nothing_that_it_wrote(tmp_path: Path) -> None:
     scene = lied(tmp_path, at(Embedding, 2, lambda sent: [Hello(LIAR, "test", "0"), sent]))
     assert scene.refusal() == "'party2': it sent Hello out of turn" and not scene.refusal("party1")

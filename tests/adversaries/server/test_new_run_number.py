@@ -60,8 +60,10 @@ def left(there: Liar) -> list[int]:
     return [sum("control" not in line for line in ledger) for ledger in ledgers]
 
 
-@pytest.mark.parametrize("run", ["run2", "run1 9", "", "x" * 65, "run1 1 32"])
-@pytest.mark.parametrize("restarted", [False, True], ids=["rewound", "restarted"])
+@pytest.mark.parametrize(
+    ("run", "restarted"),
+    [("run2", False), *((run, True) for run in ("run2", "run1 9", "", "x" * 65, "run1 1 32"))], ids=str,
+)  # fmt: skip
 async def test_another_run_in_the_same_folder_is_refused_by_every_party(
     tmp_path: Path, run: str, restarted: bool
 ) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import pytest
@@ -36,30 +36,35 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 NAMES = ("party1", "party2", "party3", "party4")
 VICTIM, OTHERS = "party2", ("party1", "party3", "party4")
 ROWS = tuple(map(str, range(10, 30)))
-EVERY = "federation.transcript.every=2"
+TRAINED = (*SETS, "federation.transcript.every=2", "federation.rounds=2", "federation.checkpoint.rounds=1")
 
 Alter = Callable[[Item], Iterator[Item]]
 
 
-def trained(protocol: str, folder: Path, *sets: str) -> Asked:
-    made = Asked(config(PROTOCOLS[protocol], *SETS, EVERY, "federation.rounds=2", *sets), folder)
-    made.train()
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Asked]:
+    @cache
+    def made(protocol: str) -> Asked:
+        there = Asked(config(PROTOCOLS[protocol], *TRAINED), tmp_path_factory.mktemp(protocol))
+        there.train()
+        return there
+
     return made
 
 
-@pytest.fixture(scope="module", params=PROTOCOLS)
-def asked(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Asked:
-    return trained(request.param, tmp_path_factory.mktemp(request.param))
+@pytest.fixture(params=PROTOCOLS)
+def asked(request: Any, trained: Callable[[str], Asked]) -> Asked:
+    return trained(request.param)
 
 
-@pytest.fixture(scope="module")
-def clear(tmp_path_factory: pytest.TempPathFactory) -> Asked:
-    return trained("clear", tmp_path_factory.mktemp("alone"))
+@pytest.fixture
+def clear(trained: Callable[[str], Asked]) -> Asked:
+    return trained("clear")
 
 
-@pytest.fixture(scope="module")
-def vfedmh(tmp_path_factory: pytest.TempPathFactory) -> Asked:
-    return trained("vfedmh", tmp_path_factory.mktemp("summed"))
+@pytest.fixture
+def vfedmh(trained: Callable[[str], Asked]) -> Asked:
+    return trained("vfedmh")
 
 
 @pytest.fixture
@@ -127,11 +132,10 @@ def test_a_party_that_is_asked_for_other_rows_is_found(asked: Asked, content: No
     assert found and all("was told another Ask than we were" in text for text in found), asked.errors
 
 
-@pytest.mark.parametrize("change", OTHER_ROWS)
-def test_a_server_has_an_error_in_the_place_of_false_predictions(vfedmh: Asked, change: str) -> None:
+def test_a_server_has_an_error_in_the_place_of_false_predictions(vfedmh: Asked) -> None:
     vfedmh.ask(asking("7", times=3), at(second(Ask, rows(lambda some: some + 1))))
     assert isinstance(vfedmh.errors[SERVER], ContractError)
-    assert "expected masks that cancel" in str(vfedmh.errors[SERVER]), change
+    assert "expected masks that cancel" in str(vfedmh.errors[SERVER])
 
 
 def test_averages_that_differ_are_found(vfedmh: Asked) -> None:
@@ -153,10 +157,10 @@ def test_averages_that_differ_are_found(vfedmh: Asked) -> None:
     ids=["two requests", "a request twice", "a round again", "a round twice", "a checkpoint", "kept"],
 )
 def test_a_party_refuses_and_keeps_its_model(
-    request: pytest.FixtureRequest, protocol: str, kind: type, instead: Any, text: str
+    trained: Callable[[str], Asked], protocol: str, kind: type, instead: Any, text: str
 ) -> None:
     """Of two requests in a round a party would answer the first and state the second."""
-    asked: Asked = request.getfixturevalue(protocol)
+    asked = trained(protocol)
     folder = asked.folder / VICTIM / "checkpoints"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     asked.ask(asking(*ROWS, times=4), at(second(kind, *instead)))
@@ -202,9 +206,9 @@ def test_parties_that_are_named_other_participants_are_found(clear: Asked, monke
 
 @pytest.mark.parametrize("protocol", ["clear", "vfedmh"])
 def test_a_party_that_answers_from_another_checkpoint_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
+    trained: Callable[[str], Asked], monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
-    asked = trained(protocol, tmp_path, "federation.checkpoint.rounds=1")
+    asked = trained(protocol)
     begin(monkeypatch, VICTIM, round=1)
     asked.ask(asking(*ROWS))
     text = f"{VICTIM} was told round 1, we were told round 2"
@@ -218,11 +222,11 @@ def test_absent_parties_are_not_waited_for(clear: Asked) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["clear", "vfedmh"])
-def test_statements_that_are_withheld_are_found(request: pytest.FixtureRequest, protocol: str) -> None:
+def test_statements_that_are_withheld_are_found(trained: Callable[[str], Asked], protocol: str) -> None:
     def silence(item: Item) -> Iterator[Item]:
         if not (isinstance(item, Statement) and item.party == "party1"):
             yield item
 
-    asked: Asked = request.getfixturevalue(protocol)
+    asked = trained(protocol)
     asked.ask(asking(*ROWS, times=30), at(silence))
     assert isinstance(asked.errors[VICTIM], TranscriptError)
