@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import time
 from collections import Counter
@@ -24,7 +23,7 @@ from colonnade.common.run.files import write_durably
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.launcher.configuration import GivenConfig, naming_tables
 from colonnade.launcher.folder_lock import locked_folder, remove_new
-from colonnade.launcher.processes import Processes, last_words
+from colonnade.launcher.processes import Processes, last_words, thread_share
 from colonnade.launcher.readiness import check_members, refuse_other_keys, refuse_others
 from colonnade.launcher.scratch import scratch, temporary_identities
 from colonnade.reports.console.progress import Progress
@@ -181,8 +180,7 @@ class Launch:
         argv = ["server" if name == "server" else "client", str(file), how, str(home.path), "--base", str(self._base)]
         argv += [] if self._secure else ["--insecure"]
         argv += ["--launched", str(self._launched)] if name == "server" else ["--server-file", str(self._address)]
-        threads = max(1, (os.cpu_count() or 1) // (len(self._names) + 1))
-        processes.start(name, argv, self._log(name), threads=threads)
+        processes.start(name, argv, self._log(name), threads=thread_share(len(self._names) + 1))
 
     def _watch(self, processes: Processes) -> None:
         while not self._over(processes):

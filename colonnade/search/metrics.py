@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from colonnade.common.config.run_options import Task
 from colonnade.common.errors import InputError, nearest
+from colonnade.reports.standings.contender import Measure
 
 UP, DOWN = "maximize", "minimize"
 """Directions, in Optuna's words."""
@@ -46,6 +47,11 @@ class SearchMetric:
     def thorough(self) -> bool:
         """True if evaluations during a run compute it only on request."""
         return self.metric not in _EVERY_TIME
+
+    @property
+    def measure(self) -> Measure:
+        """The metric in words."""
+        return Measure(self.metric, self.direction == UP)
 
     def better(self, one: float, other: float) -> bool:
         return one > other if self.direction == UP else one < other

@@ -103,6 +103,7 @@ def copies(labels: LabelColumn, features: Features, keys: KeysConfig) -> Iterato
     label, values = labels.values[matched[0]], features.values[matched[1]].double()
     if len(label) < _FEWEST or (labels.classes and len(torch.unique(label)) < 2):
         return  # of one class a column with one value is no copy
+    tells = _tells_class if labels.classes else _tells_number
     made = {field.name for field in features.fields if field.of}  # which nobody can leave out alone
     for name, column in zip(features.names, values.unbind(1), strict=True):
         if name in made:
@@ -112,20 +113,15 @@ def copies(labels: LabelColumn, features: Features, keys: KeysConfig) -> Iterato
                 f"the column {name!r} says the label of every row: it is a copy, or was made from it; leave it out "
                 f"with `drop: [{name}]`"
             )
-        elif how := _given_away(column[:_LOOKED_AT].numpy(), label[:_LOOKED_AT].numpy(), labels):
+        elif how := tells(column[:_LOOKED_AT].numpy(), label[:_LOOKED_AT].numpy()):
             yield (
                 f"the column {name!r} gives the label away: {how}; if it was recorded after the outcome, leave it out "
                 f"with `drop: [{name}]`"
             )
 
 
-def _given_away(column: np.ndarray, label: np.ndarray, labels: LabelColumn) -> str:
-    """What of a column says nearly all labels; "" if nothing does."""
-    return _tells_class(column, label) if labels.classes else _tells_number(column, label)
-
-
 def _tells_class(column: np.ndarray, label: np.ndarray) -> str:
-    """The same of classes.
+    """What of a column says nearly all classes; "" if nothing does.
 
     Args:
         column: float64 (n,), NaN where a value is missing; numbers, or codes of words.
@@ -181,11 +177,6 @@ def _same(column: Tensor, label: Tensor, labels: LabelColumn) -> bool:
     """True if a column says the label of all these rows; also of rows of one class that have one value."""
     if not labels.classes:
         return bool((label == column[:, None]).all(0).any())
-    return _one_to_one(column, label)
-
-
-def _one_to_one(column: Tensor, label: Tensor) -> bool:
-    """True if each value has one class, and each class one value."""
     if bool(column.isnan().any()):
         return False
     found, codes = torch.unique(column, return_inverse=True)

@@ -19,6 +19,12 @@ Point = tuple[float, float]
 COLOURS = 6
 """Colours that can be told apart, also by those who confuse red and green: classes s1 to s6 and f1 to f6."""
 
+
+def _of(colour: int) -> int:
+    """The number of a colour in the classes of the style sheet."""
+    return (colour - 1) % COLOURS + 1
+
+
 _LETTER, _LINE = 6.7, 13.0  # pixels of a letter and of a line of text at 11 pixels
 
 
@@ -53,14 +59,6 @@ class Trend:
     colour: int = 1
     dash: str = ""
     raw: Sequence[Point] = ()
-
-    @property
-    def stroke(self) -> str:
-        return f"s{(self.colour - 1) % COLOURS + 1}"
-
-    @property
-    def fill(self) -> str:
-        return f"f{(self.colour - 1) % COLOURS + 1}"
 
 
 @dataclass(frozen=True)
@@ -145,17 +143,17 @@ def _grid(plane: _Area, across: Axis, up: Axis, feet: Sequence[float] = (), base
 def _line(curve: Trend, plane: _Area, across: Say, up: Say) -> str:
     parts = []
     if curve.raw:
-        parts.append(f'<polyline class="line raw {curve.stroke}" points="{_places(curve.raw, plane)}"/>')
+        parts.append(f'<polyline class="line raw s{_of(curve.colour)}" points="{_places(curve.raw, plane)}"/>')
     kept = [point for point in curve.points if plane.holds(point)]
     dash = f' stroke-dasharray="{curve.dash}"' if curve.dash else ""
     values = f'data-x="{written(";".join(across(x) for x, _ in kept))}" data-y="{";".join(up(y) for _, y in kept)}"'
     parts.append(
-        f'<polyline class="line {curve.stroke}" points="{_places(kept, plane)}"{dash} {values}>'
+        f'<polyline class="line s{_of(curve.colour)}" points="{_places(kept, plane)}"{dash} {values}>'
         f"<title>{written(curve.name)}</title></polyline>"
     )
     if len(kept) == 1:
         x, y = plane.place(kept[0])
-        parts.append(f'<circle class="{curve.fill}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>')
+        parts.append(f'<circle class="f{_of(curve.colour)}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>')
     return "".join(parts)
 
 
@@ -176,7 +174,7 @@ def _named(curves: Sequence[Trend], plane: _Area) -> list[str]:
         heights[at] -= over
         over = 0 if at == 0 else heights[at - 1] + _LINE - heights[at]
     return [
-        f'<text class="{curve.fill}" x="{plane.right + 6:.1f}" y="{height:.1f}">{written(curve.name)}</text>'
+        f'<text class="f{_of(curve.colour)}" x="{plane.right + 6:.1f}" y="{height:.1f}">{written(curve.name)}</text>'
         for height, (_, curve) in zip(heights, ends, strict=True)
     ]
 
@@ -270,14 +268,13 @@ def _strip(inside: str) -> Html:
 
 def _bar(bar: Bar, place: Callable[[float], float]) -> str:
     begin, end = sorted((place(0.0), place(bar.value)))
-    fill = f"f{(bar.colour - 1) % COLOURS + 1}"
     whisker = _whisker(bar, place) if bar.low is not None else ""
-    return f'<rect class="{fill}" x="{begin}%" width="{max(end - begin, 0.3):.2f}%" y="20%" height="60%"/>{whisker}'
+    place_of = f'x="{begin}%" width="{max(end - begin, 0.3):.2f}%" y="20%" height="60%"'
+    return f'<rect class="f{_of(bar.colour)}" {place_of}/>{whisker}'
 
 
 def _dot(bar: Bar, place: Callable[[float], float]) -> str:
-    fill = f"f{(bar.colour - 1) % COLOURS + 1}"
-    return f'{_whisker(bar, place)}<circle class="{fill}" cx="{place(bar.value)}%" cy="50%" r="5"/>'
+    return f'{_whisker(bar, place)}<circle class="f{_of(bar.colour)}" cx="{place(bar.value)}%" cy="50%" r="5"/>'
 
 
 def _whisker(bar: Bar, place: Callable[[float], float]) -> str:
@@ -366,7 +363,7 @@ _Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 def _point(dot: Dot, place: Point, plane: _Area) -> str:
-    colour, x = (dot.colour - 1) % COLOURS + 1, place[0]
+    colour, x = _of(dot.colour), place[0]
     ring = (
         f'<circle class="f{colour}" cx="{x:.1f}" cy="{place[1]:.1f}" r="5"><title>{written(dot.name)}</title></circle>'
     )
@@ -464,7 +461,7 @@ def point_map(groups: Mapping[str, Sequence[Point]], *, title: str, side: int = 
     for number, (name, points) in enumerate(groups.items()):
         places = [plane.place(point) for point in points]
         dots = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in places)
-        parts.append(f'<path class="s{number % COLOURS + 1} dots" d="{dots}"/>')
+        parts.append(f'<path class="s{_of(number + 1)} dots" d="{dots}"/>')
         x, y = (sorted(values)[len(values) // 2] for values in zip(*places, strict=True))
         names.append(f'<text class="name" x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle">{written(name)}</text>')
     return svg((side, side), parts + names, title=title, kind="map")

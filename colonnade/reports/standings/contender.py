@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.text import plain
@@ -19,6 +19,7 @@ _NAMES: Mapping[str, str] = {**JUDGED, "rmse": "RMSE", "mae": "MAE", "r2": "R2",
 _SURE = 1.96  # standard errors of half of a 95% interval
 _HUGE = 100.0  # an R2 as low as -100 is shown with fewer digits
 
+T = TypeVar("T")
 Kind = Literal["nothing", "sums only", "encryption", "differential privacy"]
 
 
@@ -80,6 +81,10 @@ class Measure:
 
     def better(self, one: float, other: float) -> bool:
         return one > other if self.up else one < other
+
+    def best(self, some: Iterable[T], value: Callable[[T], float]) -> T:
+        """The one with the best value, the first of equals."""
+        return (max if self.up else min)(some, key=value)
 
     def say(self, value: float | None) -> str:
         """`91.2%` of accuracies, `0.912` of other shares, four digits of what has units."""

@@ -59,9 +59,7 @@ def choose(standings: Sequence[Contender], measure: Measure, *, test: int, valid
         assert found is not None  # of all that stand
         return found
 
-    best = free[0]
-    for one in free[1:]:
-        best = one if measure.better(judged(one).value, judged(best).value) else best
+    best = measure.best(free, lambda one: judged(one).value)
     top = judged(best)
     tied = [best, *(one for one in free if one is not best and not judged(one).differs(top))]
     close = [one for one in tied if abs(judged(one).value - top.value) <= (top.error or 0.0)]
@@ -134,14 +132,10 @@ def _to_pooled(taken: Contender, standings: Sequence[Contender], measure: Measur
     known = [one for one in standings if one.reference and one.test is not None]
     if not known:
         return ""
-    best = known[0]
-    for one in known[1:]:
-        assert one.test is not None and best.test is not None
-        best = one if measure.better(one.test.value, best.test.value) else best
-    assert best.test is not None
+    best = measure.best(known, _value)
     found = beside(taken, best, measure)
     said = "not told apart from" if found == "not told apart" else f"{found} than"
-    return f", {said} {best.name} ({measure.say(best.test.value)})"
+    return f", {said} {best.name} ({measure.say(_value(best))})"
 
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -311,9 +305,7 @@ class ComparisonPage:
         found = [one for one in self.each if one.stands and one.protection.kind != "nothing" and not one.gives_labels]
         if taken.protection.kind != "nothing" or not found:
             return
-        best = found[0]
-        for one in found[1:]:
-            best = one if self.measure.better(_chosen_by(one).value, _chosen_by(best).value) else best
+        best = self.measure.best(found, _chosen_by)
         more = f", {amount(best.sent)}" if best.sent else ""
         yield f"With protection ({best.protection.words}): {best.name}, {self.measure.said(best.test)}{more}."
 
@@ -328,7 +320,5 @@ def _value(one: Contender) -> float:
     return one.test.value
 
 
-def _chosen_by(one: Contender) -> Estimate:
-    found = one.validation or one.test
-    assert found is not None
-    return found
+def _chosen_by(one: Contender) -> float:
+    return _value(one) if one.validation is None else one.validation.value

@@ -15,7 +15,7 @@ from colonnade.common.contracts.registry import NAMES, OUTSIDE
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import EnvironmentFault, InputError, nearest
 from colonnade.common.parsing.file import parse
-from colonnade.common.run.activity import Activity
+from colonnade.common.run.activity import Activity, activity
 from colonnade.common.run.files import private_files
 from colonnade.launcher.configuration import ConfigLike, GivenConfig
 from colonnade.launcher.readiness import refuse_incomplete
@@ -147,14 +147,16 @@ def compare(
     refuse_unvalidated(parsed)
     wanted = _metric(metric, parsed)
     with private_files(), showing(progress), folder.locked(), folder.with_tables(given):
-        work = _Work.begin(given.base, parsed, folder.path, wanted, rows)
+        subject = read_subject(parsed, given.base, folder.path / "data", rows)
+        shelf, (name, why) = RunShelf(folder.path / "runs", subject.digest), subject.metric
+        goal, why = (wanted, "--metric") if wanted else (_fitting(name, parsed), why)
         line = _Counted(dict.fromkeys(names, _runs(trials, seeds)), show=progress)
-        setup = GivenSetup.of(tree, given.base, work.subject, keep_models=keep_models, epsilon=epsilon)
-        runs = PairRuns(setup, work.shelf, work.goal, trials, seeds, ran=line.ran)
+        setup = GivenSetup.of(tree, given.base, subject, keep_models=keep_models, epsilon=epsilon)
+        runs = PairRuns(setup, shelf, goal, trials, seeds, ran=line.ran)
         fresh = [ProtocolOutcome(name) for name in names]
         earlier = {name: runs.restored(name) for name in _compared(folder.path) if name not in names}
         output = ComparisonOutput(
-            folder.path, parsed.federation.id, work.goal, work.reason, work.subject.plain(), setup.dropped,
+            folder.path, parsed.federation.id, goal, why, subject.plain(), setup.dropped,
             options={"trials": trials, "seeds": seeds, "rows": rows},
             outcomes=[*fresh, *(found for found in earlier.values() if found is not None)],
         )  # fmt: skip
@@ -166,7 +168,7 @@ def compare(
         if progress:
             console.say(f"{output.heading}; at most {len(names) * _runs(trials, seeds)} runs", "dim")
         with line.running():
-            _Pairs(runs, output, fresh, work, line, trials, seeds).run(jobs)
+            _Pairs(runs, output, fresh, line).run(jobs)
         output.write()
         if progress:
             output.show()
@@ -211,23 +213,6 @@ def _runs(trials: int, seeds: int) -> int:
     return seeds + (trials + seeds if trials else 0)
 
 
-@dataclass(frozen=True)
-class _Work:
-    """The data, and the places of the runs."""
-
-    subject: Subject
-    shelf: RunShelf
-    goal: SearchMetric
-    reason: str
-
-    @classmethod
-    def begin(cls, base: Path, config: Config, folder: Path, wanted: SearchMetric | None, rows: int | None) -> _Work:
-        subject = read_subject(config, base, folder / "data", rows)
-        name, why = subject.metric
-        goal = wanted or _fitting(name, config)
-        return cls(subject, RunShelf(folder / "runs", subject.digest), goal, "--metric" if wanted else why)
-
-
 class _Counted:
     """Counts runs, as an activity with the time left.
 
@@ -238,16 +223,13 @@ class _Counted:
 
     def __init__(self, runs: Mapping[str, int], *, show: bool) -> None:
         self._to_go, self._show = dict(runs), show
-        self._doing = Activity("comparing", sum(runs.values()), "runs")
+        self._doing = Activity("comparing")
         self._lock = threading.Lock()
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        self._doing.begin()
-        try:
+        with activity("comparing", sum(self._to_go.values()), "runs") as self._doing:
             yield
-        finally:
-            self._doing.end()
 
     def ran(self, protocol: str, kept: bool) -> None:
         """Counts a run of a protocol, stored before or made now."""
@@ -276,15 +258,12 @@ class _Pairs:
     runs: PairRuns
     output: ComparisonOutput
     fresh: list[ProtocolOutcome]
-    work: _Work
     line: _Counted
-    trials: int
-    seeds: int
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, jobs: int) -> None:
         """Completes everything, writing the files after every protocol."""
-        known = [name for name in REFERENCES if name != ALONE or SERVER in self.work.subject.shapes]
+        known = [name for name in REFERENCES if name != ALONE or SERVER in self.runs.given.subject.shapes]
         todo = [*(("reference", name) for name in known), *(("protocol", o) for o in self.fresh)]
         share_out(todo, jobs, self._one, self.runs.stop.set)
 
@@ -299,7 +278,7 @@ class _Pairs:
             self.output.write()
 
     def _reference(self, name: str, worker: Performer) -> None:
-        run = reference_run(name, self.work.subject, self.work.shelf, self.work.goal, worker)
+        run = reference_run(name, self.runs.given.subject, self.runs.shelf, self.runs.goal, worker)
         with self._lock:
             self.output.references.append(ReferenceOutcome(name, *REFERENCES[name], run))
             self.output.references.sort(key=lambda found: list(REFERENCES).index(found.name))

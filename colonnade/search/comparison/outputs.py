@@ -16,11 +16,11 @@ from colonnade.common.version import VERSION
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.outputs import csv_text
 from colonnade.reports.console.screen import out as console
-from colonnade.reports.standings.contender import Contender, Measure
+from colonnade.reports.standings.contender import Contender
 from colonnade.reports.standings.page import ComparisonPage, ValueTable
 from colonnade.reports.words import amount, counted, markdown_table
 from colonnade.search.comparison.outcomes import CANNOT, DONE, ProtocolOutcome, ReferenceOutcome
-from colonnade.search.metrics import UP, SearchMetric
+from colonnade.search.metrics import SearchMetric
 
 _TEXTS = ("protocol", "status", "settings", "tuning", "trials", "notes", "reason", "reference", "what", "at_chance")
 _HEAD = (
@@ -88,14 +88,14 @@ class ComparisonOutput:
         standings += [one.contender(self.goal) for one in self.references]
         lines = {line["protocol"]: line for line in self.lines}
         page = ComparisonPage(
-            f"{self.id}: comparison of protocols", self._measure, self.data["test"], self.data["validation"], standings,
-            ValueTable(_HEAD, []), notes=self._notes, facts=self._facts(),
+            f"{self.id}: comparison of protocols", self.goal.measure, self.data["test"], self.data["validation"],
+            standings, ValueTable(_HEAD, []), notes=self._notes, facts=self._facts(),
         )  # fmt: skip
         ranked = page.ranked
         rows = [
             self._row(one, lines.get(one.name, {})) for one in [*ranked, *(s for s in standings if s not in ranked)]
         ]
-        head = [self._measure.name if name == "value" else name for name in _HEAD]
+        head = [self.goal.measure.name if name == "value" else name for name in _HEAD]
         return replace(page, values=ValueTable(head, rows, _WORDS))
 
     def write(self) -> None:
@@ -116,20 +116,20 @@ class ComparisonOutput:
             write_kept(self.folder / name, text.encode())
 
     def words(self, outcome: ProtocolOutcome) -> str:
-        line, say = outcome.plain(self.goal), self._measure.say
+        line, say = outcome.plain(self.goal), self.goal.measure.say
         if outcome.status == CANNOT:
             return f"cannot: {outcome.reason}"
         said = f"{say(line['defaults_test'])} with defaults" if outcome.status == DONE else outcome.status
         if outcome.searched and outcome.tuned:
             said += f", {say(line['tuned_test'])} tuned"
-            said += f" ({self._measure.gap(line['gap_test'])})" if line["gap_test"] is not None else ""
-        return f"test {self._measure.name} {said}"
+            said += f" ({self.goal.measure.gap(line['gap_test'])})" if line["gap_test"] is not None else ""
+        return f"test {self.goal.measure.name} {said}"
 
     def show(self) -> None:
         """Prints the table, the recommendation, what is set apart, and the page's path."""
         page, narrow = self.page, console.room is not None and console.room < _WIDE
         shown, taken = page.values.full(_NARROW if narrow else range(len(_HEAD))), page.choice.taken
-        title = f"{self._measure.name} on {self.data['test']:,} test rows, with 95% intervals"
+        title = f"{self.goal.measure.name} on {self.data['test']:,} test rows, with 95% intervals"
         made = Grid(*shown.head, title=title)
         for row in shown.rows:
             made.add_row(*map(str, row), style="bold" if taken is not None and row[0] == taken.name else "")
@@ -153,15 +153,11 @@ class ComparisonOutput:
     def arrow_references(self) -> pa.Table:
         return _arrow(self.reference_lines)
 
-    @property
-    def _measure(self) -> Measure:
-        return Measure(self.goal.metric, self.goal.direction == UP)
-
     def _row(self, one: Contender, line: Mapping[str, Any]) -> tuple[str, ...]:
         tuned = line.get("tuned_test") is not None
         return (
-            one.name, self._measure.said(one.test), self._measure.say(line["defaults_test"]) if tuned else "-",
-            *(self._measure.gap(line.get(key)) for key in ("gap_test", "gap_val")),
+            one.name, self.goal.measure.said(one.test), self.goal.measure.say(line["defaults_test"]) if tuned else "-",
+            *(self.goal.measure.gap(line.get(key)) for key in ("gap_test", "gap_val")),
             amount(one.sent) if one.sent else "-", f"{one.seconds:.1f}" if one.seconds else "-",
             "-" if one.reference else one.protection.words,
             in_short(line.get("settings") or "") or line.get("tuning") or "-",
@@ -196,7 +192,7 @@ class ComparisonOutput:
             ("members", ", ".join(f"{name} {shape}" for name, shape in self.data["members"].items())),
             ("training rows of each class", ", ".join(map(str, classes))) if classes
             else ("numbers to be predicted", str(self.data["targets"])),
-            ("metric", f"{self._measure.name} ({self.why})"),
+            ("metric", f"{self.goal.measure.name} ({self.why})"),
             *([("positive class", self.data["positive"])] if self.data.get("positive") else []),
             ("search", f"{counted(self.options['trials'], 'trial')} each, {counted(self.options['seeds'], 'seed')}"),
             ("left out of the file", ", ".join(self.dropped) or "nothing"),
