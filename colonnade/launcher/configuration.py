@@ -202,51 +202,46 @@ def _with_roster(tree: dict[str, Any], tables: Mapping[str, InMemoryTable]) -> d
     return tree
 
 
+def _data_of(tree: dict[str, Any], member: str) -> dict[str, Any] | None:
+    """A member's `labels` or `data`, made if it is missing; None if a section is malformed, which is refused later."""
+    node = tree
+    for key in (SERVER, "labels") if member == SERVER else ("parties", member, "data"):
+        if not isinstance(below := {} if node.get(key) is None else node[key], dict):
+            return None
+        node[key] = dict(below)  # of its own: an alias in YAML is the same object in several places
+        node = node[key]
+    return node
+
+
+def _named_source(tree: Mapping[str, Any], member: str, data: Mapping[str, Any]) -> Any:
+    """The source in a member's section, or in the section of every party; None without one."""
+    shared = tree.get(TEMPLATE) if member != SERVER else None
+    template = shared.get("data") if isinstance(shared, dict) else None
+    return data.get("source") or (template.get("source") if isinstance(template, dict) else None)
+
+
 def _set_source(tree: dict[str, Any], member: str, path: Path) -> None:
-    """Points a member's section to its table, unless malformed. Raises ConfigError if it names another source."""
-    own = tree if member == SERVER else tree.get("parties")
-    own = {} if own is None else own
-    if not isinstance(own, dict):
+    """Points a member's section to its table. Raises ConfigError if it names another source."""
+    if (data := _data_of(tree, member)) is None:
         return
-    section, key = _section(own, member), "labels" if member == SERVER else "data"
-    data = _section(section, key) if isinstance(section, dict) else None
-    if not isinstance(section, dict) or not isinstance(data, dict):
-        return
-    if named := data.get("source") or (_template(tree).get("source") if member != SERVER else None):
+    if named := _named_source(tree, member, data):
+        key = "labels" if member == SERVER else "data"
         raise ConfigError(
             f"tables[{member!r}]: the configuration names a source too, {named!r}",
             hint=f"leave `source` and its path out of {member}'s `{key}`, or leave the table out",
         )
-    changed = {**own, member: {**section, key: {**data, "source": "arrow", "path": str(path)}}}
-    if member == SERVER:
-        tree.update(changed)
-    else:
-        tree["parties"] = changed
+    data |= {"source": "arrow", "path": str(path)}
 
 
-def _section(tree: Mapping[str, Any], key: str) -> Any:
-    return {} if tree.get(key) is None else tree[key]
-
-
-def _template(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """`every_party.data`, empty if malformed."""
-    shared = _section(tree, TEMPLATE)
-    data = _section(shared, "data") if isinstance(shared, dict) else {}
-    return data if isinstance(data, dict) else {}
-
-
-def _refuse_missing(tree: Mapping[str, Any]) -> None:
-    """Raises ConfigError for a member that has neither a table nor a source. Malformed sections are refused later."""
-    federation, parties = _section(tree, "federation"), _section(tree, "parties")
-    roster = _section(federation, "parties") if isinstance(federation, dict) else ()
+def _refuse_missing(tree: dict[str, Any]) -> None:
+    """Raises ConfigError for a member that has neither a table nor a source."""
+    federation = tree.get("federation")
+    roster = federation.get("parties") if isinstance(federation, dict) else ()
     for name in (SERVER, *(roster if isinstance(roster, list | dict) else ())):
-        where = tree if name == SERVER else parties
-        section = _section(where, name) if isinstance(where, dict) and isinstance(name, str) else None
-        key = "labels" if name == SERVER else "data"
-        data = _section(section, key) if isinstance(section, dict) else None
-        if isinstance(data, dict) and "source" not in data and (name == SERVER or "source" not in _template(tree)):
+        data = _data_of(tree, name) if isinstance(name, str) else None
+        if data is not None and not _named_source(tree, name, data):
             raise ConfigError(
-                f"{name} has no table, and its `{key}` names no source",
+                f"{name} has no table, and its `{'labels' if name == SERVER else 'data'}` names no source",
                 hint=f"give tables[{name!r}], or `source` and its path",
             )
 

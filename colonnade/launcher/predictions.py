@@ -11,7 +11,7 @@ import operator
 import signal
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,13 +33,14 @@ from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.common.text import plain
 from colonnade.launcher.folder_lock import locked_folder
 from colonnade.launcher.named_tables import Tables, with_tables
-from colonnade.launcher.processes import Processes, last_words, thread_share
+from colonnade.launcher.processes import Processes, last_words, started, thread_share
 from colonnade.launcher.scratch import scratch, temporary_identities
 from colonnade.reports.console.run_to_end import run_to_end
 from colonnade.server.prediction.model import Model, Said
 from colonnade.server.prediction.run import PredictionRun, Work
 from colonnade.server.prediction.terms import PredictionTerms
 
+_ELSEWHERE = "of a server by itself, name its file too: --file server.yaml; its parties run `colonnade answer`"
 _LINGER = 15.0  # seconds that they have for their farewell
 
 
@@ -254,26 +255,16 @@ def opened(
             here = with_tables(config.model_copy(update={"parties": {}}), tables or {})
             yield OpenedRun(here, file.parent.resolve(), home, None, terms, tables=tables, loop=loop)
             return
-        started = processes or Processes(answers=True)
-        try:
-            with scratch() as keys:
-                base = _base(home)
-                config, needed = load_begun(RunFolder(home).config), terms.absent == "refuse"
-                config = with_tables(config, tables or {})
-                answerers = Answerers(config, base, home, keys, insecure=not terms.secure, needed=needed)
-                try:
-                    yield OpenedRun(answerers.config, base, home, (answerers, started), terms, tables=tables, loop=loop)
-                finally:
-                    answerers.end(started)
-        finally:
-            if processes is None:  # otherwise its owner closes it
-                started.close()
-
-
-def _base(folder: Path) -> Path:
-    return RunFolder(folder).begun_base(
-        "of a server by itself, name its file too: --file server.yaml; its parties run `colonnade answer`"
-    )
+        fork_server = started(answers=True) if processes is None else nullcontext(processes)  # its owner closes it
+        with fork_server as running, scratch() as keys:
+            base = RunFolder(home).begun_base(_ELSEWHERE)
+            config, needed = load_begun(RunFolder(home).config), terms.absent == "refuse"
+            config = with_tables(config, tables or {})
+            answerers = Answerers(config, base, home, keys, insecure=not terms.secure, needed=needed)
+            try:
+                yield OpenedRun(answerers.config, base, home, (answerers, running), terms, tables=tables, loop=loop)
+            finally:
+                answerers.end(running)
 
 
 def predict_ids(

@@ -53,22 +53,6 @@ class SearchFolder:
         return self.path / f"{self.kind}.json"
 
     @property
-    def page(self) -> Path:
-        return self.path / f"{self.kind}.html"
-
-    @property
-    def database(self) -> Path:
-        return self.path / "trials.db"
-
-    @property
-    def table(self) -> Path:
-        return self.path / "trials.csv"
-
-    @property
-    def best(self) -> Path:
-        return self.path / "best.yaml"
-
-    @property
     def tables(self) -> Path:
         """Folder of tables that were given in memory."""
         return self.path / "tables"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,8 +48,6 @@ from colonnade.search.study import PRUNERS, Asked, TrialStore, commonest, load_o
 from colonnade.search.workers import share_out, threads_each
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from colonnade.search.simulated import Result
     from colonnade.search.workers import Performer
 
@@ -107,7 +104,7 @@ def tune(
     with private_files(), showing(progress), folder.locked(), folder.with_tables(given):
         record = folder.settle(identity)
         aligned = _read_data(plan, folder)
-        url = storage or f"sqlite:///{folder.database}"
+        url = storage or f"sqlite:///{folder.path / 'trials.db'}"
         name = f"{plan.config.federation.id}-{digest(identity)[:12]}"
         store = open_store(url, name, plan.space, plan.goal, place=record["place"], seed=seed, pruner=pruner)
         folder.write(record)
@@ -115,8 +112,12 @@ def tune(
         lines.begin(plan.usual, resumed=store.recover(), storage=masked(storage or ""))
         store.begin(own_values(plan.tree, plan.space))
         deadline = time.monotonic() + (timeout if timeout is not None else float("inf"))
-        with _always(store), lines.searching():
-            _Loop(plan, store, lines, aligned, trials, jobs, deadline).run()
+        try:
+            with lines.searching():
+                _Loop(plan, store, lines, aligned, trials, jobs, deadline).run()
+        except BaseException:
+            store.recover()  # queues running trials again
+            raise
         return _leave(plan, store, lines, folder)
 
 
@@ -151,16 +152,6 @@ class _Plan:
             "space": digest(space),
             "metric": self.goal.name,
         }
-
-
-@contextmanager
-def _always(store: TrialStore) -> Iterator[None]:
-    """Queues running trials again, however the search ends."""
-    try:
-        yield
-    except BaseException:
-        store.recover()
-        raise
 
 
 @dataclass
@@ -255,17 +246,16 @@ def _read_data(plan: _Plan, folder: SearchFolder) -> str:
 
 def _leave(plan: _Plan, store: TrialStore, lines: Lines, folder: SearchFolder) -> Search:
     records, best = store.records(), store.best()
-    write_text(folder.table, as_csv(records, [one.key for one in plan.space]))
+    write_text(folder.path / "trials.csv", as_csv(records, [one.key for one in plan.space]))
     if best is None:
         raise _nothing(store)
     chosen = applied(plan.tree, best.settings)
-    write_config(
-        folder.best, relocated(chosen, plan.base, folder.path), _comment(plan, best.value or 0.0, looked(records))
-    )
+    comment = _comment(plan, best.value or 0.0, looked(records))
+    write_config(folder.path / "best.yaml", relocated(chosen, plan.base, folder.path), comment)
     private = is_private(plan.config)
     own = store.first(own_values(plan.tree, plan.space))
-    write_text(folder.page, TunePage(plan.config, store, best, own, private).html())
     found = Search(folder.path, store, best, relocated(chosen, plan.base))
+    write_text(found.page, TunePage(plan.config, store, best, own, private).html())
     lines.end(found, gain_words(best, own, plan.goal), private=private)
     return found
 

@@ -209,7 +209,7 @@ class _Folds:
             "each": [record.plain() for record in records],
         }  # fmt: skip
         self.folder.write(self.record)
-        write_text(self.folder.page, CvPage(self.config, self.goal.metric, records, splits).html())
+        write_text(found.page, CvPage(self.config, self.goal.metric, records, splits).html())
         if self.show:
             console.show(_table(found, records))
             for line in say_folds(found.metric, records):

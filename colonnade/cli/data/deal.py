@@ -16,11 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 from pydantic import TypeAdapter
-from torch import Tensor
 
 from colonnade.common.config.alignment import refuse_aligned
 from colonnade.common.config.data.sources import DataConfig
@@ -28,7 +26,8 @@ from colonnade.common.config.members import Address, Config
 from colonnade.common.crypto.pki import files
 from colonnade.common.crypto.pki.authority import make_federation
 from colonnade.common.crypto.pki.names import LOOPBACK, SERVER
-from colonnade.common.data.columns.features import Features, TypedColumn
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.formats.arrow_table import of_features
 from colonnade.common.data.formats.tensors import columns_bytes, labels_bytes
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.rows import partition
@@ -293,27 +292,17 @@ def _give(folder: Path, user: int, group: int) -> None:
 
 def table_bytes(features: Features, key: str | None) -> bytes:
     """A Parquet file of typed columns, with their keys under the name `key` if they have any."""
-    columns = {field.name: _column(field, features.values[:, place]) for place, field in enumerate(features.fields)}
-    return _written(_with_keys(columns, features.ids, key))
+    return _written(_with_keys(of_features(features), features.ids, key))
 
 
 def keyed_labels_bytes(labels: LabelColumn, key: str, label: str) -> bytes:
     """A Parquet file of two columns: keys, and the classes' names."""
     names = pa.DictionaryArray.from_arrays(pa.array(labels.values.numpy()), pa.array(labels.classes, pa.string()))
-    return _written(_with_keys({label: names.cast(pa.string())}, labels.ids, key))
+    return _written(_with_keys(pa.table({label: names.cast(pa.string())}), labels.ids, key))
 
 
-def _column(field: TypedColumn, values: Tensor) -> pa.Array:
-    cells = values.numpy()
-    absent = np.isnan(cells)
-    if field.words is None:
-        return pa.array(cells, mask=absent)
-    codes = pa.array(np.where(absent, 0, cells).astype(np.int32), mask=absent)
-    return pa.DictionaryArray.from_arrays(codes, pa.array(field.words, pa.string())).cast(pa.string())
-
-
-def _with_keys(columns: dict[str, pa.Array], ids: Sequence[str] | None, key: str | None) -> pa.Table:
-    return pa.table(columns if ids is None or key is None else {key: pa.array(list(ids), pa.string()), **columns})
+def _with_keys(table: pa.Table, ids: Sequence[str] | None, key: str | None) -> pa.Table:
+    return table if ids is None or key is None else table.add_column(0, key, pa.array(list(ids), pa.string()))
 
 
 def _written(table: pa.Table) -> bytes:

@@ -122,10 +122,6 @@ class Explained:
     kept: tuple[tuple[Path, tuple[str, ...]], ...]
     owned: tuple[Path, ...] = ()
 
-    @property
-    def numbers(self) -> dict[str, Any]:
-        return numbers(self.trained, self.found)
-
 
 def write_explanation(
     run: Path,

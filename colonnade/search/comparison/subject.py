@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -18,6 +17,7 @@ from colonnade.common.config.members import Config
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.features import Features
+from colonnade.common.data.formats.arrow_table import of_features, write_arrow
 from colonnade.common.data.formats.tensors import columns_bytes, labels_bytes
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.rows import Partition, generator, sampled
@@ -204,16 +204,9 @@ def _table_name(place: int) -> str:
 def _table_bytes(table: Features) -> bytes:
     if not table.fields:
         return columns_bytes(table)
-    columns = {}
-    for field, cells in zip(table.fields, table.values.numpy().T, strict=True):
-        absent, words = np.isnan(cells), np.array([*(field.words or ()), ""], object)
-        shown = cells if field.words is None else words[np.where(absent, -1, cells).astype(int)]
-        columns[field.name] = pa.array(shown, mask=absent)
-    made = pa.table(columns)
-    with pa.BufferOutputStream() as out:
-        with pa.ipc.new_file(out, made.schema) as file:
-            file.write_table(made)
-        return bytes(out.getvalue())
+    with io.BytesIO() as out:
+        write_arrow(of_features(table), out)
+        return out.getvalue()
 
 
 def _written(

@@ -15,9 +15,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import IO, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pa_dataset
 import pyarrow.fs as pa_fs
@@ -27,6 +28,9 @@ from colonnade.common.data.columns import cells
 from colonnade.common.data.known_sets.catalogue import refuse_unusable
 from colonnade.common.data.table import BATCH, refuse_twice
 from colonnade.common.errors import DataError, nearest
+
+if TYPE_CHECKING:
+    from colonnade.common.data.columns.features import Features
 
 
 class ArrowTable:
@@ -53,6 +57,19 @@ class ArrowTable:
 
     def place(self, row: int) -> str:
         return f"{self._name}, row {row + 1}"
+
+
+def of_features(features: Features) -> pa.Table:
+    """Typed columns as they were read: numbers, and words as text; null where a value is missing."""
+    columns = {}
+    for field, cells_of in zip(features.fields, features.values.numpy().T, strict=True):
+        absent = np.isnan(cells_of)
+        columns[field.name] = pa.array(cells_of, mask=absent)
+        if field.words is not None:
+            codes = pa.array(np.where(absent, 0, cells_of).astype(np.int32), mask=absent)
+            words = pa.DictionaryArray.from_arrays(codes, pa.array(field.words, pa.string()))
+            columns[field.name] = words.cast(pa.string())
+    return pa.table(columns)
 
 
 def read_arrow(content: Any) -> pa.Table:
