@@ -27,7 +27,7 @@ from colonnade.reports.standings.page import Figure, ValueTable
 from colonnade.reports.words import counted, seconds
 from colonnade.search.comparison.outputs import in_short
 from colonnade.search.found import Search, looked, ranked, value_words
-from colonnade.search.metrics import UP, SearchMetric
+from colonnade.search.metrics import SearchMetric
 from colonnade.search.space import Searched
 from colonnade.search.study import Asked, TrialRecord, TrialStore, load_optuna
 
@@ -177,7 +177,7 @@ _MOST = 4  # keys with a chart each
 
 def gain_words(best: TrialRecord, own: TrialRecord | None, goal: SearchMetric) -> str:
     """What the best trial gains over the file's own settings on validation rows, with its interval."""
-    measure = Measure(goal.metric, goal.direction == UP)
+    measure = goal.measure
     if own is None or own.value is None or best.value is None:
         return "The file's own settings are outside of the space, so that there is nothing to compare with."
     if own.number == best.number:
@@ -194,113 +194,102 @@ def gain_words(best: TrialRecord, own: TrialRecord | None, goal: SearchMetric) -
     return f"{found} {than}, which is less than its interval of ± {half}: these rows do not show a gain."
 
 
-@dataclass(frozen=True)
-class TunePage:
-    """The page; `config` is the file's, without a trial's values.
+def tune_page(config: Config, store: TrialStore, best: TrialRecord, own: TrialRecord | None) -> str:
+    """tune.html.
 
     Args:
+        config: the file's, without a trial's values.
         own: the trial with the file's own settings; None if they are outside of the space.
     """
+    records, goal = store.records(), store.goal
+    measure = goal.measure
+    done = [record for record in records if record.state == "complete" and record.value is not None]
+    weights = _importances(store) if len(done) >= _LEAST and len(store.space) > 1 else {}
+    reached = measure.said(Estimate(best.value or 0.0, best.error))
+    keys = sorted(store.space, key=lambda one: -weights.get(one.key, 0.0))[:_MOST]
+    return render(
+        "tune.html",
+        {
+            "title": f"{config.federation.id}: search",
+            "headline": f"{measure.title} {reached} on the validation rows with the best of "
+            f"{counted(len(records), 'trial')}. {gain_words(best, own, goal)}",
+            "cards": _tune_cards(records, best, measure),
+            "private": TRIALS_PRIVACY if is_private(config) else "",
+            "name": measure.title,
+            "history": _history(done, best, goal),
+            "trials": _trials(records, store),
+            "weights": _weights(weights),
+            "slices": [Figure(one.key, _slice(one, done, best, goal)) for one in keys if len(done) > 1],
+            "space": [(one.key, range_words(one.values)) for one in store.space],
+        },
+        beside=TEMPLATES,
+    )
 
-    config: Config
-    store: TrialStore
-    best: TrialRecord
-    own: TrialRecord | None
-    private: bool
 
-    def html(self) -> str:
-        records, goal = self.store.records(), self.store.goal
-        done = [record for record in records if record.state == "complete" and record.value is not None]
-        weights = _importances(self.store) if len(done) >= _LEAST and len(self.store.space) > 1 else {}
-        best = self._measure.said(Estimate(self.best.value or 0.0, self.best.error))
-        keys = sorted(self.store.space, key=lambda one: -weights.get(one.key, 0.0))[:_MOST]
-        return render(
-            "tune.html",
-            {
-                "title": f"{self.config.federation.id}: search",
-                "headline": f"{self._name} {best} on the validation rows with the best of "
-                f"{counted(len(records), 'trial')}. {gain_words(self.best, self.own, goal)}",
-                "cards": self._cards(records),
-                "private": TRIALS_PRIVACY if self.private else "",
-                "name": self._name,
-                "history": self._history(done),
-                "trials": self._trials(records),
-                "weights": _weights(weights),
-                "slices": [Figure(one.key, self._slice(one, done)) for one in keys if len(done) > 1],
-                "space": [(one.key, range_words(one.values)) for one in self.store.space],
-            },
-            beside=TEMPLATES,
-        )
+def _tune_cards(records: Sequence[TrialRecord], best: TrialRecord, measure: Measure) -> list[Mapping[str, object]]:
+    states = [f"{count} {state}" for state, count in Counter(one.state for one in records).items()]
+    spent = sum(one.seconds or 0.0 for one in records)
+    seen = (
+        f"{looked(records)} trials looked at the validation rows and the best was chosen by them: its "
+        f"{measure.title} is optimistic for new rows."
+    )
+    return [
+        tile("Best settings", f"trial {best.number}", *map(in_short, best.settings), tone="good"),
+        tile("Trials", str(len(records)), ", ".join(states), f"{seconds(spent)} of computing"),
+        tile("Next", "best.yaml", seen, "The test rows were not looked at: a run of best.yaml tests it."),
+    ]
 
-    @property
-    def _measure(self) -> Measure:
-        return Measure(self.store.goal.metric, self.store.goal.direction == UP)
 
-    @property
-    def _name(self) -> str:
-        return self._measure.name[:1].upper() + self._measure.name[1:]
+def _history(done: Sequence[TrialRecord], best: TrialRecord, goal: SearchMetric) -> Html:
+    measure = goal.measure
+    front: list[tuple[float, float]] = []
+    for record in done:
+        assert record.value is not None  # complete
+        if front and goal.better(front[-1][1], record.value):
+            front.append((record.number, front[-1][1]))
+        else:
+            front += [(record.number, front[-1][1])] if front else []
+            front.append((record.number, record.value))
+    marks = [Mark(one.number, "best" if one.number == best.number else "", one.value) for one in done]
+    values = [record.value or 0.0 for record in done]
+    margin = 0.05 * (max(values) - min(values)) or 0.01
+    up = Axis(measure.title, measure.say, (min(values) - margin, max(values) + margin))
+    line = Trend("best so far", front)
+    return line_chart([line], Axis("trial", plain), up, title=f"{measure.title} by trial", marks=marks)
 
-    def _cards(self, records: Sequence[TrialRecord]) -> list[Mapping[str, object]]:
-        states = [f"{count} {state}" for state, count in Counter(one.state for one in records).items()]
-        spent = sum(one.seconds or 0.0 for one in records)
-        seen = (
-            f"{looked(records)} trials looked at the validation rows and the best was chosen by them: its "
-            f"{self._name} is optimistic for new rows."
-        )
-        return [
-            tile("Best settings", f"trial {self.best.number}", *map(in_short, self.best.settings), tone="good"),
-            tile("Trials", str(len(records)), ", ".join(states), f"{seconds(spent)} of computing"),
-            tile("Next", "best.yaml", seen, "The test rows were not looked at: a run of best.yaml tests it."),
+
+def _slice(one: Searched, done: Sequence[TrialRecord], best: TrialRecord, goal: SearchMetric) -> Html:
+    """Values of the metric by those of a key; of choices, the best of each."""
+    measure = goal.measure
+    up = Axis(measure.title, measure.say)
+    kept = [record for record in done if one.key in record.values]
+    if not one.values.choices:
+        dots = [
+            Dot("best" if each.number == best.number else "", float(each.values[one.key]), each.value or 0.0)
+            for each in kept
         ]
+        log = bool(one.values.log)
+        return scatter_chart(dots, Axis(one.key, plain), up, title=one.key, log=log)
+    first: dict[str, TrialRecord] = {}
+    for record in ranked(kept, goal):
+        first.setdefault(str(record.values[one.key]), record)
+    bars = [
+        Bar(choice, record.value or 0.0, measure.say(record.value), best=record.number == best.number)
+        for choice, record in first.items()
+    ]
+    return row_chart(bars, up, caption=f"Best {measure.title} of each choice", dots=True)
 
-    def _history(self, done: Sequence[TrialRecord]) -> Html:
-        front: list[tuple[float, float]] = []
-        for record in done:
-            assert record.value is not None  # complete
-            if front and self.store.goal.better(front[-1][1], record.value):
-                front.append((record.number, front[-1][1]))
-            else:
-                front += [(record.number, front[-1][1])] if front else []
-                front.append((record.number, record.value))
-        marks = [
-            Mark(one.number, "best" if one is self.best or one.number == self.best.number else "", one.value)
-            for one in done
-        ]
-        values = [record.value or 0.0 for record in done]
-        margin = 0.05 * (max(values) - min(values)) or 0.01
-        up = Axis(self._name, self._measure.say, (min(values) - margin, max(values) + margin))
-        line = Trend("best so far", front)
-        return line_chart([line], Axis("trial", plain), up, title=f"{self._name} by trial", marks=marks)
 
-    def _slice(self, one: Searched, done: Sequence[TrialRecord]) -> Html:
-        """Values of the metric by those of a key; of choices, the best of each."""
-        up = Axis(self._name, self._measure.say)
-        kept = [record for record in done if one.key in record.values]
-        if not one.values.choices:
-            dots = [
-                Dot("best" if each.number == self.best.number else "", float(each.values[one.key]), each.value or 0.0)
-                for each in kept
-            ]
-            log = bool(one.values.log)
-            return scatter_chart(dots, Axis(one.key, plain), up, title=one.key, log=log)
-        best: dict[str, TrialRecord] = {}
-        for record in ranked(kept, self.store.goal):
-            best.setdefault(str(record.values[one.key]), record)
-        bars = [
-            Bar(choice, record.value or 0.0, self._measure.say(record.value), best=record.number == self.best.number)
-            for choice, record in best.items()
-        ]
-        return row_chart(bars, up, caption=f"Best {self._name} of each choice", dots=True)
-
-    def _trials(self, records: Sequence[TrialRecord]) -> ValueTable:
-        keys = [one.key for one in self.store.space]
-        head = ("trial", "state", self._name, "seconds", *(in_short(key) for key in keys), "reason")
-        rows = [
-            (record.number, record.state, self._measure.say(record.value), record.seconds,
-             *(_cell(record, key) for key in keys), record.reason)
-            for record in ranked(records, self.store.goal)
-        ]  # fmt: skip
-        return ValueTable(head, rows, (0, 1, len(head) - 1)).full()
+def _trials(records: Sequence[TrialRecord], store: TrialStore) -> ValueTable:
+    measure = store.goal.measure
+    keys = [one.key for one in store.space]
+    head = ("trial", "state", measure.title, "seconds", *(in_short(key) for key in keys), "reason")
+    rows = [
+        (record.number, record.state, measure.say(record.value), record.seconds,
+         *(_cell(record, key) for key in keys), record.reason)
+        for record in ranked(records, store.goal)
+    ]  # fmt: skip
+    return ValueTable(head, rows, (0, 1, len(head) - 1)).full()
 
 
 def _weights(found: Mapping[str, float]) -> Html:
@@ -379,72 +368,59 @@ def say_folds(metric: str, records: Sequence[FoldRecord]) -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
-class CvPage:
-    """The page; `splits` says how rows were divided into folds."""
+def cv_page(config: Config, metric: str, records: Sequence[FoldRecord], splits: Mapping[str, Any]) -> str:
+    """cv.html; `splits` says how rows were divided into folds."""
+    headline, *notes = say_folds(metric, records)
+    return render(
+        "cv.html",
+        {
+            "title": f"{config.federation.id}: cross-validation",
+            "headline": headline[:1].upper() + headline[1:] + ".",
+            "notes": notes,
+            "cards": _cv_cards(config, records, splits),
+            "private": FOLDS_PRIVACY if is_private(config) else "",
+            "name": Measure(metric).name,
+            "chart": _chart(metric, records),
+            "folds": [(_named(one), one.rows, f"{one.metrics[metric]:.4f}", f"{one.seconds:.1f}") for one in records],
+            "metrics": _metrics(records),
+        },
+        beside=TEMPLATES,
+    )
 
-    config: Config
-    metric: str
-    records: Sequence[FoldRecord]
-    splits: Mapping[str, Any]
 
-    def html(self) -> str:
-        headline, *notes = say_folds(self.metric, self.records)
-        return render(
-            "cv.html",
-            {
-                "title": f"{self.config.federation.id}: cross-validation",
-                "headline": headline[:1].upper() + headline[1:] + ".",
-                "notes": notes,
-                "cards": self._cards(),
-                "private": FOLDS_PRIVACY if is_private(self.config) else "",
-                "name": self._measure.name,
-                "chart": self._chart(),
-                "folds": [
-                    (_named(one), one.rows, f"{one.metrics[self.metric]:.4f}", f"{one.seconds:.1f}")
-                    for one in self.records
-                ],
-                "metrics": self._metrics(),
-            },
-            beside=TEMPLATES,
-        )
+def _cv_cards(config: Config, records: Sequence[FoldRecord], splits: Mapping[str, Any]) -> list[Mapping[str, object]]:
+    kind = "StratifiedKFold" if splits["stratified"] else "KFold"
+    protocol = config.federation.protocol.name
+    spent = sum(record.seconds for record in records)
+    least, most = min(one.rows for one in records), max(one.rows for one in records)
+    rows = f"{least} rows" if least == most else f"{least} to {most} rows"
+    divided = f"{splits['folds']}, {counted(splits['repeats'], 'repeat')}"
+    return [
+        tile("Protocol", protocol, f"{seconds(spent)} of computing"),
+        tile("Folds", str(len(records)), f"{divided}; {rows} held out each"),
+        tile("Drawn by", kind, f"scikit-learn, seed {splits['seed']}"),
+    ]
 
-    @property
-    def _measure(self) -> Measure:
-        return Measure(self.metric)
 
-    def _cards(self) -> list[Mapping[str, object]]:
-        kind = "StratifiedKFold" if self.splits["stratified"] else "KFold"
-        protocol = self.config.federation.protocol.name
-        spent = sum(record.seconds for record in self.records)
-        least, most = min(one.rows for one in self.records), max(one.rows for one in self.records)
-        rows = f"{least} rows" if least == most else f"{least} to {most} rows"
-        divided = f"{self.splits['folds']}, {counted(self.splits['repeats'], 'repeat')}"
-        return [
-            tile("Protocol", protocol, f"{seconds(spent)} of computing"),
-            tile("Folds", str(len(self.records)), f"{divided}; {rows} held out each"),
-            tile("Drawn by", kind, f"scikit-learn, seed {self.splits['seed']}"),
-        ]
+def _chart(metric: str, records: Sequence[FoldRecord]) -> Html:
+    """A dot a fold, below the mean with its interval."""
+    values, measure = [record.metrics[metric] for record in records], Measure(metric)
+    say = measure.say
+    middle, half = mean(values), half_interval(values, _held(records))
+    bars = [Bar("mean", middle, f"{say(middle).removesuffix('%')} ± {say(half)}", middle - half, middle + half,
+                _GREY, line=True, best=True)]  # fmt: skip
+    bars += [Bar(f"fold {_named(record)}", value, say(value)) for record, value in zip(records, values, strict=True)]
+    caption = f"{measure.name} of the rows that each fold holds out"
+    return row_chart(bars, Axis(measure.name, say), caption=caption, dots=True)
 
-    def _chart(self) -> Html:
-        """A dot a fold, below the mean with its interval."""
-        values, say = [record.metrics[self.metric] for record in self.records], self._measure.say
-        middle, half = mean(values), half_interval(values, _held(self.records))
-        bars = [Bar("mean", middle, f"{say(middle).removesuffix('%')} ± {say(half)}", middle - half, middle + half,
-                    _GREY, line=True, best=True)]  # fmt: skip
-        bars += [
-            Bar(f"fold {_named(record)}", value, say(value)) for record, value in zip(self.records, values, strict=True)
-        ]
-        caption = f"{self._measure.name} of the rows that each fold holds out"
-        return row_chart(bars, Axis(self._measure.name, say), caption=caption, dots=True)
 
-    def _metrics(self) -> list[tuple[str, ...]]:
-        names = [name for name in self.records[0].metrics if all(name in record.metrics for record in self.records)]
-        columns = {name: [record.metrics[name] for record in self.records] for name in names}
-        return [
-            (name, f"{mean(values):.4f}", f"{stdev(values):.4f}", f"{min(values):.4f}", f"{max(values):.4f}")
-            for name, values in columns.items()
-        ]
+def _metrics(records: Sequence[FoldRecord]) -> list[tuple[str, ...]]:
+    names = [name for name in records[0].metrics if all(name in record.metrics for record in records)]
+    columns = {name: [record.metrics[name] for record in records] for name in names}
+    return [
+        (name, f"{mean(values):.4f}", f"{stdev(values):.4f}", f"{min(values):.4f}", f"{max(values):.4f}")
+        for name, values in columns.items()
+    ]
 
 
 def _named(record: FoldRecord) -> str:

@@ -32,7 +32,7 @@ from colonnade.search.folder import (
 from colonnade.search.folds import align_once, pool_labels
 from colonnade.search.found import Search, as_csv, looked
 from colonnade.search.metrics import SearchMetric, search_metric
-from colonnade.search.pages import Lines, TunePage, gain_words, is_private
+from colonnade.search.pages import Lines, gain_words, is_private, tune_page
 from colonnade.search.simulated import Task, failure
 from colonnade.search.space import (
     Searched,
@@ -252,11 +252,10 @@ def _leave(plan: _Plan, store: TrialStore, lines: Lines, folder: SearchFolder) -
     chosen = applied(plan.tree, best.settings)
     comment = _comment(plan, best.value or 0.0, looked(records))
     write_config(folder.path / "best.yaml", relocated(chosen, plan.base, folder.path), comment)
-    private = is_private(plan.config)
     own = store.first(own_values(plan.tree, plan.space))
     found = Search(folder.path, store, best, relocated(chosen, plan.base))
-    write_text(found.page, TunePage(plan.config, store, best, own, private).html())
-    lines.end(found, gain_words(best, own, plan.goal), private=private)
+    write_text(found.page, tune_page(plan.config, store, best, own))
+    lines.end(found, gain_words(best, own, plan.goal), private=is_private(plan.config))
     return found
 
 

@@ -27,7 +27,7 @@ from colonnade.search.folder import SearchFolder, Tables, digest, place_of, refu
 from colonnade.search.folds import align_once, folds_of, pool_labels
 from colonnade.search.found import rows_fragment
 from colonnade.search.metrics import SearchMetric, fold_metric
-from colonnade.search.pages import FOLDS_PRIVACY, CvPage, FoldRecord, is_private, say_folds
+from colonnade.search.pages import FOLDS_PRIVACY, FoldRecord, cv_page, is_private, say_folds
 from colonnade.search.simulated import Task
 from colonnade.search.space import Tree, without_space
 from colonnade.search.workers import share_out, threads_each
@@ -209,7 +209,7 @@ class _Folds:
             "each": [record.plain() for record in records],
         }  # fmt: skip
         self.folder.write(self.record)
-        write_text(found.page, CvPage(self.config, self.goal.metric, records, splits).html())
+        write_text(found.page, cv_page(self.config, self.goal.metric, records, splits))
         if self.show:
             console.show(_table(found, records))
             for line in say_folds(found.metric, records):

@@ -133,9 +133,9 @@ def pin(
     replace: Annotated[bool, typer.Option("--replace", help="Replace other fingerprints.")] = False,
 ) -> None:
     """Write the fingerprints of certificates into a configuration's roster, and show them."""
-    from colonnade.cli.keys.pins import prepare  # noqa: PLC0415  # .2 s of imports, for one command of six
+    from colonnade.cli.keys import pins  # noqa: PLC0415  # .2 s of imports, for one command of six
 
-    prepare(file, named, ca, replace=replace).write()
+    pins.pin(file, named, ca, replace=replace)
 
 
 @app.command()

@@ -183,53 +183,8 @@ def _span(node: yaml.Node) -> tuple[int, int]:
 _EXAMPLE = "for example server=server/cert.pem bank=bank.pem"
 
 
-@dataclass(frozen=True)
-class Pinning:
-    """A checked change of one file's roster, not yet written.
-
-    Args:
-        pins: new fingerprints by name.
-        authority: certificate that signed all of them.
-    """
-
-    roster: RosterText
-    pins: Mapping[str, str]
-    authority: Certificate
-
-    def write(self) -> None:
-        """Prints every fingerprint, and writes the new ones; the file keeps its permissions."""
-        roster, path = self.roster, self.roster.path.resolve()
-        new = {name: pin for name, pin in self.pins.items() if roster.pin(name) != pin}
-        text = roster.pinned(new)
-        console.say(f"{roster.path}: the roster of {roster.name!r}")
-        width = max(map(len, self.pins))
-        for name, pin in self.pins.items():
-            before = roster.pin(name)
-            state = "as before" if before == pin else f"before: {before}" if before else "new"
-            console.say(f"  {name:{width}}  {pin}  {state}")
-        shown = describe(self.authority)
-        console.say(f"Signed by {shown.subject}, {shown.fingerprint}.")
-        if new:
-            mode = stat.S_IMODE(path.stat().st_mode)
-            write_kept(path, text.encode("utf-8"))
-            path.chmod(mode)
-            console.say(f"Wrote into {roster.path}: {', '.join(new)}.")
-        else:
-            console.say(f"Nothing to write: {roster.path} has all of them.")
-        self._say_next()
-
-    def _say_next(self) -> None:
-        names = [name for name in self.roster.roster if name not in self.pins and not self.roster.pin(name)]
-        if names:
-            console.say(f"Still without a fingerprint: {', '.join(names)}.")
-        console.say("Next, by telephone: each member reads out what `colonnade certs show cert.pem` prints at its own")
-        console.say("  machine. Compare all digits: a file that came by mail can be somebody else's.")
-        parties = [name for name in self.roster.roster if name != SERVER]
-        console.say(f"The federation section must be the same in the files of {', '.join((SERVER, *parties))}.")
-
-
-def prepare(path: Path, named: Sequence[str], authority: Path | None, *, replace: bool) -> Pinning:
-    """Checks certificates against a file's roster and their authority. Writes nothing.
+def pin(path: Path, named: Sequence[str], authority: Path | None, *, replace: bool) -> None:
+    """Checks certificates against a file's roster and their authority, and writes and prints their fingerprints.
 
     Args:
         path: YAML with a `federation` section.
@@ -255,7 +210,40 @@ def prepare(path: Path, named: Sequence[str], authority: Path | None, *, replace
             )
     pins = {name: fingerprint(certificate) for name, certificate in certificates.items()}
     _refuse_replaced(roster, pins, replace=replace)
-    return Pinning(roster, pins, issuer)
+    _write(roster, pins, issuer)
+
+
+def _write(roster: RosterText, pins: Mapping[str, str], authority: Certificate) -> None:
+    """Prints every fingerprint, and writes the new ones; the file keeps its permissions."""
+    path = roster.path.resolve()
+    new = {name: pin for name, pin in pins.items() if roster.pin(name) != pin}
+    text = roster.pinned(new)
+    console.say(f"{roster.path}: the roster of {roster.name!r}")
+    width = max(map(len, pins))
+    for name, pin in pins.items():
+        before = roster.pin(name)
+        state = "as before" if before == pin else f"before: {before}" if before else "new"
+        console.say(f"  {name:{width}}  {pin}  {state}")
+    shown = describe(authority)
+    console.say(f"Signed by {shown.subject}, {shown.fingerprint}.")
+    if new:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        write_kept(path, text.encode("utf-8"))
+        path.chmod(mode)
+        console.say(f"Wrote into {roster.path}: {', '.join(new)}.")
+    else:
+        console.say(f"Nothing to write: {roster.path} has all of them.")
+    _say_next(roster, pins)
+
+
+def _say_next(roster: RosterText, pins: Mapping[str, str]) -> None:
+    names = [name for name in roster.roster if name not in pins and not roster.pin(name)]
+    if names:
+        console.say(f"Still without a fingerprint: {', '.join(names)}.")
+    console.say("Next, by telephone: each member reads out what `colonnade certs show cert.pem` prints at its own")
+    console.say("  machine. Compare all digits: a file that came by mail can be somebody else's.")
+    parties = [name for name in roster.roster if name != SERVER]
+    console.say(f"The federation section must be the same in the files of {', '.join((SERVER, *parties))}.")
 
 
 def _paths(named: Sequence[str]) -> dict[str, Path]:

@@ -79,6 +79,10 @@ class Measure:
     def name(self) -> str:
         return _NAMES.get(self.metric, self.metric.replace("_", " "))
 
+    @property
+    def title(self) -> str:
+        return self.name[:1].upper() + self.name[1:]
+
     def better(self, one: float, other: float) -> bool:
         return one > other if self.up else one < other
 

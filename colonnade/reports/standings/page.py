@@ -226,7 +226,7 @@ class ComparisonPage:
             "cards": self._cards(choice), "chart": self._chart(choice), "charts": self._charts(),
             "values": full, "apart": self.set_apart, "notes": self.notes,
             "more_title": self.more_title, "facts": self.facts, "more": self.more,
-            "measure": self._heading, "rows": rows_words(self.test, "test"),
+            "measure": self.measure.title, "rows": rows_words(self.test, "test"),
         }  # fmt: skip
         return render("comparison.html", content, beside=_TEMPLATES)
 
@@ -246,12 +246,8 @@ class ComparisonPage:
                 _GREY if one.reference else one.protection.colour, about=about, line=one.reference, best=taken,
             ))  # fmt: skip
         intervals = " with 95% intervals" if any(one.test and one.test.half for one in shown) else ""
-        caption = f"{self._heading} on {rows_words(self.test, 'test')}{intervals}, best first"
+        caption = f"{self.measure.title} on {rows_words(self.test, 'test')}{intervals}, best first"
         return row_chart(bars, Axis(self.measure.name, self.measure.say), caption=caption, dots=True)
-
-    @property
-    def _heading(self) -> str:
-        return self.measure.name[:1].upper() + self.measure.name[1:]
 
     def _most(self, value: float) -> float:
         shares = self.measure.metric in ("accuracy", "balanced_accuracy", "auc", "average_precision", "f1")
@@ -273,7 +269,7 @@ class ComparisonPage:
                 if (cost := getattr(one, key))
             ]
             if len({dot.x for dot in dots}) > 1:
-                title = f"{self._heading} against {name.partition(':')[0]}"
+                title = f"{self.measure.title} against {name.partition(':')[0]}"
                 up = Axis(self.measure.name, self.measure.say)
                 drawn = scatter_chart(dots, Axis(name, say), up, title=title, references=lines)
                 found.append(Figure(title, drawn))
