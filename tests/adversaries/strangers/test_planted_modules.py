@@ -169,7 +169,7 @@ def test_who_starts_a_process_is_known() -> None:
     }
     assert found == {
         "client/member/sessions.py",  # /bin/sh alone
-        "common/crypto/raising.py", "colonnade/launcher/processes.py", "lab/colonnade_lab/papers/running.py",
+        "common/crypto/raising.py", "colonnade/launcher/processes.py",
         "colonnade/search/workers.py", "deploy/release.py", "deploy/wan.py",
     }  # fmt: skip
 
