@@ -37,6 +37,7 @@ class Expected:
         needs_all: True if a round is skipped unless every party responds.
         unused: declared messages that no run under this configuration sends.
         fresh: kinds of messages with values that no seed determines, such as keys.
+        rounding: relative difference between the test loss of training and that of the model in its parts.
         free: names of dimensions whose sizes the contract bounds but does not fix.
         sets: changes of the configuration, as with `--set`: `"every_party.optimiser.lr=0.05"`.
         parties: number of parties, at least 3; one of them is the straggler.
@@ -48,6 +49,7 @@ class Expected:
     needs_all: bool = False
     unused: tuple[str, ...] = ()
     fresh: tuple[str, ...] = ()
+    rounding: float = 1e-5
     free: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()
     parties: int = 4

@@ -8,11 +8,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
-from colonnade.common.messaging.message import Kinds, Message, objection
+from colonnade.common.errors import ConfigError, nearest
+from colonnade.common.messaging.message import Kinds, Message, objection, tensor_specs
 
 Sent = Literal["embeddings", "pairs", "logits", "coded", "columns", "codes", "histograms", "nothing", "other"]
 """What a party sends of the rows of a batch, each row's part a function of that row alone but for `coded`, `histograms`
@@ -53,10 +54,20 @@ _OUTPUTS: Mapping[Sent, Output] = {
 
 @dataclass(frozen=True)
 class Exchange:
-    """The kinds of what parties send and are returned. A new kind is a word of `Sent` and its properties below."""
+    """The kinds of what parties send and are returned. A new kind is a word of `Sent` and its properties below.
+
+    Raises:
+        ValueError: an unknown word.
+    """
 
     sends: Sent = "other"
     returns: Returned = "other"
+
+    def __post_init__(self) -> None:
+        for key, word, known in (("sends", self.sends, get_args(Sent)), ("returns", self.returns, get_args(Returned))):
+            if word not in known:
+                hint = nearest(str(word), known)
+                raise ValueError(f"Exchange({key}={word!r}): unknown{hint}; there are {', '.join(known)}")
 
     @property
     def embeddings(self) -> bool:
@@ -212,9 +223,23 @@ class Contract(Generic[C]):
         return self.config.active
 
     def limits_of(self, federation: FederationConfig) -> Mapping[str, int]:
-        """The largest value of every dimension of the messages, in this federation."""
+        """The largest value of every dimension of the messages, in this federation.
+
+        Raises ConfigError if a message has a dimension that `limits` does not give.
+        """
         config: Any = federation.protocol  # of the type `config`: the file was parsed with it
-        return self.limits(federation, config)
+        limits = self.limits(federation, config)
+        for kind in self.messages:
+            for field, spec in tensor_specs(kind):
+                for dim in spec.dims:
+                    if dim not in limits:
+                        raise ConfigError(
+                            f"the protocol {self.name}: {kind.__name__}.{field} has a dimension {dim!r}, and `limits` "
+                            f"of its contract no such key{nearest(dim, limits)}",
+                            hint=f"`limits` gives {', '.join(limits) or 'nothing'}: add the largest value of {dim!r}, "
+                            "or correct the name in TensorSpec",
+                        )
+        return limits
 
     def width_of(self, federation: FederationConfig) -> int | None:
         """Numbers that a member's bottom model makes of a row: the protocol's `embedding` or the limit `width`; without

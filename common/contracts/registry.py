@@ -103,7 +103,8 @@ def _from_outside(name: str) -> ModuleType:
     if module.CONTRACT.name != name:
         raise ConfigError(
             f"{owner(entry)} registers {name!r}, and its contract says {module.CONTRACT.name!r}",
-            hint="the entry point and the default of the config's `name` must be equal: tell the package's authors",
+            hint="the package needs one name: that of its entry point is also the config's, "
+            f"`name: Literal[{name!r}] = {name!r}`",
         )
     loaded: ModuleType = module
     return loaded

@@ -109,7 +109,8 @@ class Link(Capacity):
         """
         self._refuse_if_lost()
         if self.kinds.get(type(message).__name__) is not type(message):
-            raise ContractError("this side", type(message).__name__, "", one_of(self.kinds), "undeclared")
+            got = "a kind that is not in CONTRACT.messages"
+            raise ContractError("this side", type(message).__name__, "", one_of(self.kinds), got)
         check("this side", message, self.limits)
         if self.watch is not None:
             self.watch.sent(self.peer, message)

@@ -134,7 +134,9 @@ def _check_agreed(federation: FederationConfig) -> None:
     _check_quorum(federation)
     _check_sums(federation)
     _check_loss(federation)
-    CONTRACTS[federation.protocol.name].check(federation, federation.protocol)
+    contract = CONTRACTS[federation.protocol.name]
+    contract.check(federation, federation.protocol)
+    contract.limits_of(federation)
 
 
 def _check_keys(config: Config) -> None:

@@ -211,7 +211,7 @@ class PlugIns:
                     raise
                 raise ConfigError(
                     f"the {self._what} {name} of {owner(entry)} cannot be imported: {in_place(broken)}",
-                    hint=f"install a version of {package(entry)} that works, or leave the name out",
+                    hint=f"correct it, install a version of {package(entry)} that works, or leave the name out",
                 ) from broken
         return self._loaded[name]
 

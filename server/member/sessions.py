@@ -15,7 +15,7 @@ from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.draws import keep_generators
-from colonnade.common.errors import PartyAway, TrainingDiverged, declared
+from colonnade.common.errors import ConfigError, PartyAway, TrainingDiverged, declared
 from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.common.run.phases import CHECKPOINT, WAITING
 from colonnade.common.run.plug_ins import naming_user_code
@@ -161,6 +161,12 @@ class ServerSessions:
     async def _between(self, round: int) -> None:
         """After every round: saves a checkpoint if one is due, and checks the parties' presence."""
         ctx, saving = self.ctx, self.saving
+        if ctx.round < round:
+            raise ConfigError(
+                f"the protocol {ctx.federation.protocol.name} ended round {round} without a record of it",
+                hint="its `serve` calls ctx.record(round, loss, responses) at the end of every round that has learned, "
+                "and ctx.skip(round, responses) of any other",
+            )
         if ctx.watch.sustained and saving.keeps and saving.backed_off < ctx.federation.back_off:
             raise ctx.watch.diverged(round)  # the loss keeps exploding, and the run may still roll back
         last = round if ctx.best.stop else ctx.schedule.rounds

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Generic, Literal
+from typing import Any, Generic, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from colonnade.common.conversation.responses import Responses
-from colonnade.common.errors import InputError
+from colonnade.common.errors import InputError, nearest
 from colonnade.common.messaging.message import M, tensor_specs
 from colonnade.server.training.context import MEANS, ServerContext
 
@@ -35,9 +35,14 @@ class StandIn:
     Args:
         how: zero: zeros. last: the party's last embedding of the same rows, zeros if it sent none; the state
             keeps a copy of every party's embeddings. skip: the round is left out, except the last, which is evaluated.
+
+    Raises:
+        ValueError: an unknown `how`.
     """
 
     def __init__(self, ctx: ServerContext, parties: tuple[str, ...], width: int, how: How) -> None:
+        if how not in get_args(How):
+            raise ValueError(f"StandIn(how={how!r}): unknown{nearest(str(how), get_args(How))}; zero, last or skip")
         self._ctx, self._parties, self.width, self._how = ctx, parties, width, how
         shape = (len(parties), len(ctx.labels), width)
         self._last = ctx.state.keep(LAST, lambda: torch.zeros(shape)) if how == "last" else None

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from colonnade.testing import Expected, conformance
+from colonnade.testing.conformance import Conformance
 from tests.support.outside import EXAMPLE, Install
 
-FAILED = pytest.fail.Exception
+FAILED, SKIPPED = pytest.fail.Exception, pytest.skip.Exception
 SEND = "await server.send(Embedding(t, ctx.release(h, rows=batch)))"
 BACKWARD = "bottom.backward(told.a * told.s.to(ctx.device))"
 COLLECT = "await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=cfg.embedding)"
+RECORD = "ctx.record(t, loss, answers)"
 KEY = "    embedding: int ="
 ROUNDS = "    async for t in server.rounds(after=ctx.round):"
 PARTIAL = "from functools import partial\n"
@@ -60,13 +62,12 @@ def test_draws_of_the_processs_own_generators(install: Install, draw: str) -> No
 
 
 def test_an_undeclared_message(install: Install) -> None:
-    loss = "ctx.record(t, loss, answers)"
     source = changed(
-        ("def limits(", NOTE + "\ndef limits("), (loss, f"await clients.broadcast(Note(t, 1.0))\n        {loss}")
+        ("def limits(", NOTE + "\ndef limits("), (RECORD, f"await clients.broadcast(Note(t, 1.0))\n        {RECORD}")
     )
     install("signs", "colonnade_signs", source)
     said = refused("test_only_declared_messages_travel")
-    assert "this side sent Note: expected one of Embedding, Evaluation, Signs, got undeclared" in said
+    assert "this side sent Note: expected one of Embedding, Evaluation, Signs, got a kind that is not in " in said
 
 
 def test_a_declared_message_that_never_travels(install: Install) -> None:
@@ -156,8 +157,8 @@ def test_a_message_that_the_capture_never_sees(install: Install, tmp_path: Path)
 
 def _skip(server: Link, message: Embedding) -> None:
     egress = server._carry
-    recorded = egress._carry.__closure__
-    carry = next(cell.cell_contents for cell in recorded if callable(cell.cell_contents))
+    recorded = egress._carry.__closure__ or ()  # none in a run without a capture
+    carry = next((cell.cell_contents for cell in recorded if callable(cell.cell_contents)), id)
     carry(message)
 """
     install("signs", "colonnade_signs", source)
@@ -186,14 +187,51 @@ def test_what_was_not_released(install: Install) -> None:
     assert "this side sent Embedding.h: expected a tensor from ctx.release, got another" in said
 
 
-def test_a_joint_model_that_is_not_the_trained_one(install: Install) -> None:
+@pytest.mark.parametrize(
+    ("test", "line", "said"),
+    [
+        ("test_the_model_in_its_parts_scores_as_in_training", "logits = lambda h: 1.01 * JointHead.logits(whole, h)",
+         "`joint` of the parties' `local` parts has the test loss "),  # every row's class is the trained model's
+        ("test_heads_are_the_weights_of_linear_logits", "heads = lambda: [1.01 * w for w in JointHead.heads(whole)]",
+         "party1: `joint(...).heads()` are not the weights that its part has in the logits"),
+    ],
+    ids=["logits", "heads"],
+)  # fmt: skip
+def test_a_joint_model_that_lacks_a_factor(install: Install, test: str, line: str, said: str) -> None:
     source = changed(("whole, present = joint(ctx, cfg)", "whole, present = JointHead(ctx, cfg.embedding)"))
-    source = source.replace(
-        "    return JointHead(ctx, cfg.embedding)",
-        "    whole = JointHead(ctx, cfg.embedding)\n    whole.logits = lambda h: -h[0][:, :10]\n    return whole",
-    )
+    made = "    return JointHead(ctx, cfg.embedding)"
+    assert source.count(made) == 1
+    source = source.replace(made, f"    whole = JointHead(ctx, cfg.embedding)\n    whole.{line}\n    return whole")
     install("signs", "colonnade_signs", source)
-    assert "parts scores" in refused("test_the_model_in_its_parts_scores_as_in_training")
+    assert refused(test).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"rows", "width")', '"rows", "widht")', "refused: ConfigError: the protocol signs: Signs.s has a dimension "
+         "'widht', and `limits` of its contract no such key (did you mean 'width'?)"),
+        (RECORD, "pass", "refused: ConfigError: the protocol signs ended round 1 without a record"),
+        (RECORD, "answers['x']", ", in serve: KeyError: 'x'"),
+        ('Exchange("embeddings"', 'Exchange("embedding"', "sends='embedding'): unknown (did you mean 'embeddings'?)"),
+        ('"gradients")', '"gradient")', "returns='gradient'): unknown (did you mean 'gradients'?)"),
+        ('cfg.embedding, "zero")', 'cfg.embedding, "zeros")', "StandIn(how='zeros'): unknown (did you mean 'zero'?)"),
+        ('Literal["signs"] = "signs"', 'Literal["sings"] = "sings"', "`name: Literal['signs'] = 'signs'`"),
+    ],
+    ids=["dimension", "no record", "crash", "sends", "returns", "stand-in", "name"],
+)  # fmt: skip
+def test_one_mistake_fails_one_test(install: Install, tmp_path: Path, old: str, new: str, said: str) -> None:
+    install("signs", "colonnade_signs", changed((old, new)))
+    suite, failed = conformance("signs", embedding=16), []
+    for test, *arguments in (("test_check_accepts_it", tmp_path), ("test_equal_seeds_give_equal_bits",)):
+        try:
+            getattr(suite(), test)(*arguments)
+        except (FAILED, SKIPPED) as ended:
+            failed += [str(ended)] * isinstance(ended, FAILED)
+    assert len(failed) == 1 and said in failed[0] and failed[0].startswith("the run ")
+    assert ("the run ended with an error in " in failed[0]) == ("in serve" in failed[0])
+    with pytest.raises(SKIPPED, match="first failure"):
+        suite().test_it_learns()
 
 
 def test_one_that_does_not_learn(install: Install) -> None:
@@ -209,9 +247,7 @@ def test_a_package_that_is_not_installed() -> None:
 
 def test_a_test_of_the_suite_has_a_broken_protocol_here() -> None:
     """A new test of the suite that no broken protocol fails would not be noticed to be empty."""
-    from colonnade.testing.conformance import Conformance
-
     tests = {name for name, _ in inspect.getmembers(Conformance, inspect.isfunction) if name.startswith("test_")}
     own = Path(__file__).read_text()
-    untouched = {name for name in tests if f'refused("{name}"' not in own}
+    untouched = {name for name in tests if f'("{name}"' not in own}
     assert untouched == set()

@@ -130,8 +130,9 @@ def read_actively(run: AttackedRun, party: str) -> Chosen:
         each = exchange.size.largest_sum.bit_length()
         rounds = min(ctx.schedule.rounds, -(-len(train) // (each * vectors_in(ctx.federation, cfg))))
         async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
-            if t > rounds:
-                continue  # parties refuse an end before the agreed one
+            if t > rounds:  # parties refuse an end before the agreed one
+                ctx.skip(t, exchange.last)
+                continue
             if t == 1:
                 await exchange.open(t)
             for level in range(levels(cfg)):
@@ -139,6 +140,7 @@ def read_actively(run: AttackedRun, party: str) -> Chosen:
                 sums = (await exchange.sums(t, level, asked))[place]
                 codes[first : first + asked.told] = _powers_read(sums, table.counts, each)[: max(len(train) - first, 0)]
                 first, count = first + asked.told, count + 2 * asked.groups
+            ctx.skip(t, exchange.last)
 
     federation = run.config.federation
     protocol = federation.protocol.model_copy(update={"gradients": "encrypted"})  # in the clear parties see vectors

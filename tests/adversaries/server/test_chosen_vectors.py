@@ -61,6 +61,7 @@ def reading(read: dict[int, list[int]]) -> Any:
                         if first + number * each + row < exchange.size.rows:
                             read[first + number * each + row] = found.tolist()
                 first += 2 * asked.groups * each
+            ctx.skip(t, exchange.last)
 
     return serve
 
