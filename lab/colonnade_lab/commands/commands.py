@@ -29,17 +29,19 @@ def reproduce(
     processes: Annotated[int, typer.Option(help="concurrent runs; 0: one a processor", min=0)] = 0,
 ) -> None:
     """Run the papers' experiments and print their values next to ours; finished runs are kept."""
-    from colonnade_lab.commands.reproduce import ReproductionOptions  # noqa: PLC0415
-    from colonnade_lab.commands.reproduce import reproduce as run  # noqa: PLC0415
+    from colonnade_lab.papers.results import RunOptions  # noqa: PLC0415
 
-    if frontier:
-        from colonnade_lab.commands.frontier import FrontierOptions, show_frontier  # noqa: PLC0415
+    options = RunOptions(which, seeds, out, processes or processors(), only_list=only_list, quick=quick)
+    if not frontier:
+        from colonnade_lab.commands.reproduce import reproduce as run  # noqa: PLC0415
 
-        if quick:
-            raise InputError("--quick with --frontier, which has no quick look", hint="leave one out")
-        show_frontier(FrontierOptions(which, seeds, out, processes or processors(), only_list))
-        return
-    run(ReproductionOptions(which, seeds, out, processes or processors(), quick=quick, only_list=only_list))
+        run(options)
+    elif quick:
+        raise InputError("--quick with --frontier, which has no quick look", hint="leave one out")
+    else:
+        from colonnade_lab.commands.frontier import show_frontier  # noqa: PLC0415
+
+        show_frontier(options)
 
 
 def attack(
@@ -90,10 +92,10 @@ def attack(
 
 def compare(names: tuple[str, ...], seeds: int, out: Path, jobs: int, only_list: bool) -> None:
     """`colonnade compare` without `--on`. No `names` means every protocol; with `only_list` nothing runs."""
-    from colonnade_lab.commands.compare import ComparisonOptions  # noqa: PLC0415
     from colonnade_lab.commands.compare import compare as run  # noqa: PLC0415
+    from colonnade_lab.papers.results import RunOptions  # noqa: PLC0415
 
-    run(ComparisonOptions(names, seeds, out, jobs, only_list))
+    run(names, RunOptions("", seeds, out, jobs, only_list))
 
 
 def register(app: typer.Typer) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.outputs import make_folder
 from colonnade.reports.console.screen import out as console
@@ -22,34 +19,20 @@ from colonnade_lab.comparison.plan import (
 )
 from colonnade_lab.comparison.protocol_results import ProtocolResults, perform
 from colonnade_lab.comparison.table import head, needs, row
-from colonnade_lab.papers.results import Results, announce, missing, refuse_failed, run_missing
+from colonnade_lab.papers.results import Results, RunOptions, refuse_failed, run_missing
 
 
-@dataclass(frozen=True)
-class ComparisonOptions:
-    """Options of the command. No `names` means every protocol; attacks run with one seed, whatever `seeds` is."""
-
-    names: tuple[str, ...]
-    seeds: int
-    out: Path
-    processes: int
-    only_list: bool = False
-    plan: Path = FILE
-
-
-def compare(options: ComparisonOptions) -> None:
+def compare(named: tuple[str, ...], options: RunOptions) -> None:
     """Runs what is missing, prints the table, and writes comparison-charts.html and comparison.md.
 
-    Pages show every protocol with stored results, even if only a few are named.
+    No name means every protocol. Pages show all with stored results, even if only a few are named.
     """
-    plan = with_outside(read_plan(options.plan), options.names)
-    names = chosen(plan, options.names)
+    plan = with_outside(read_plan(options.plan or FILE), named)
+    names = chosen(plan, named)
     make_folder(options.out)
     results = Results(options.out)
     wanted = list(jobs(plan, names, options.seeds))
-    todo = missing(wanted, results)
-    announce(wanted, todo, options.seeds, options.processes)
-    failed = [] if options.only_list else run_missing(todo, results, options.processes, perform)
+    failed = run_missing(wanted, results, options, perform)
     every = [_results_of(plan, name, options, results) for name in names]
     _show(every, plan)
     kept = [one for name in plan.protocols if (one := _results_of(plan, name, options, results)).found]
@@ -58,7 +41,7 @@ def compare(options: ComparisonOptions) -> None:
     refuse_failed(failed)
 
 
-def _results_of(plan: ComparisonPlan, name: str, options: ComparisonOptions, results: Results) -> ProtocolResults:
+def _results_of(plan: ComparisonPlan, name: str, options: RunOptions, results: Results) -> ProtocolResults:
     found = {}
     for condition, run in plan.conditions(name).items():
         records = (results.get(job(name, condition, run, seed)) for seed in range(options.seeds))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
 from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.outputs import make_folder
 from colonnade.reports.console.screen import out as console
@@ -12,38 +9,25 @@ from colonnade.reports.words import counted
 from colonnade_lab.frontier.pages import FrontierPages, console_rows
 from colonnade_lab.frontier.plan import FILE, PAPER, FrontierPlan, chosen_sets, perform, read_frontier
 from colonnade_lab.frontier.standing import SetFrontier, set_frontier
-from colonnade_lab.papers.results import Results, about, announce, missing, refuse_failed, run_missing
+from colonnade_lab.papers.results import Results, RunOptions, about, missing, refuse_failed, run_missing
 
 
-@dataclass(frozen=True)
-class FrontierOptions:
-    """Options of the command; `which` is a set, "" for all."""
-
-    which: str
-    seeds: int
-    out: Path
-    processes: int
-    only_list: bool = False
-    plan: Path = FILE
-
-
-def show_frontier(options: FrontierOptions) -> None:
+def show_frontier(options: RunOptions) -> None:
     """Runs what is missing, prints the best protocols within each budget, and writes frontier.md with its pictures.
 
     The page shows every set with stored results, even if one is named, and all stored seeds.
     """
-    plan = read_frontier(options.plan)
+    plan = read_frontier(options.plan or FILE)
     sets = chosen_sets(plan, options.which)
     make_folder(options.out)
     results = Results(options.out, f"{PAPER}.json")
     wanted = list(dict.fromkeys(plan.jobs(sets, options.seeds)))
     todo = missing(wanted, results)
-    announce(wanted, todo, options.seeds, options.processes)
     for name in sets:
         if own := [job for job in todo if job.name.startswith(f"{name}/")]:
             said = f"{plan.sets[name].title}: {counted(len(own), 'run')}, {about(own, options.processes)}"
             console.say(said, "dim")
-    failed = [] if options.only_list else run_missing(todo, results, options.processes, perform)
+    failed = run_missing(wanted, results, options, perform)
     seeds = max(options.seeds, results.seeds(PAPER))
     every = [one for name in plan.sets if (one := set_frontier(plan, name, results.get, seeds)).seeds]
     _show([one for one in every if one.name in sets], plan)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from rich.text import Text
 
@@ -20,8 +18,8 @@ from colonnade_lab.papers.paper_comparison import TableStanding, stand
 from colonnade_lab.papers.papers import Paper, chosen, introduction
 from colonnade_lab.papers.results import (
     Results,
+    RunOptions,
     about,
-    announce,
     code_digest,
     jobs,
     missing,
@@ -37,39 +35,18 @@ _MARKS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class ReproductionOptions:
-    """Options of the command; `which` is PAPER, PAPER/TABLE, or "" for all.
-
-    With `quick` the quick looks run instead of the tables.
-    """
-
-    which: str
-    seeds: int
-    out: Path
-    processes: int
-    quick: bool = False
-    only_list: bool = False
-
-    def label(self, paper: str) -> str:
-        """Key of a paper's stored results; quick looks have another one, as their runs have the same names."""
-        return f"quick-{paper}" if self.quick else paper
-
-
-def reproduce(options: ReproductionOptions) -> None:
+def reproduce(options: RunOptions) -> None:
     """Runs what is missing, prints the paper's values next to ours, and writes pages."""
     papers = list(chosen(options.which, quick=options.quick))
     make_folder(options.out)
     results = Results(options.out)
     wanted = jobs([(options.label(name), paper) for name, paper in papers], options.seeds)
-    todo = missing(wanted, results)
-    announce(wanted, todo, options.seeds, options.processes)
-    failed = [] if options.only_list else run_missing(todo, results, options.processes, name="{0.paper}/{0.name}")
+    failed = run_missing(wanted, results, options, name="{0.paper}/{0.name}")
     find = {name: partial(_find, options, results, name, paper) for name, paper in papers}
     standings = {
         name: stand(paper, find[name], max(options.seeds, results.seeds(options.label(name)))) for name, paper in papers
     }
-    left = missing(todo, results)
+    left = missing(wanted, results)
     for name, paper in papers:
         _show(options, name, standings[name], left)
         console.say(paper.cite, "dim")
@@ -93,22 +70,18 @@ def _announce_other_code(wanted: list[Job], results: Results) -> None:
         console.say(said, "dim")
 
 
-def _find(
-    options: ReproductionOptions, results: Results, name: str, paper: Paper, run: str, seed: int
-) -> RunRecord | None:
+def _find(options: RunOptions, results: Results, name: str, paper: Paper, run: str, seed: int) -> RunRecord | None:
     return results.get(Job(options.label(name), run, paper.runs[run], seed))
 
 
-def _made(
-    options: ReproductionOptions, results: Results, papers: Mapping[str, Paper], name: str, run: str
-) -> list[str]:
+def _made(options: RunOptions, results: Results, papers: Mapping[str, Paper], name: str, run: str) -> list[str]:
     """Versions and code that produced the results of a run, without repeats."""
     seeds = range(max(options.seeds, results.seeds(options.label(name))))
     jobs_of = (Job(options.label(name), run, papers[name].runs[run], seed) for seed in seeds)
     return sorted({made for job in jobs_of if (made := results.made_by(job))})
 
 
-def _show(options: ReproductionOptions, name: str, tables: list[TableStanding], left: list[Job]) -> None:
+def _show(options: RunOptions, name: str, tables: list[TableStanding], left: list[Job]) -> None:
     for standing in tables:
         title = _title(options, name, standing, left)
         if standing.cells:
@@ -133,7 +106,7 @@ def _show(options: ReproductionOptions, name: str, tables: list[TableStanding], 
             console.say(said, "dim")
 
 
-def _title(options: ReproductionOptions, name: str, standing: TableStanding, left: list[Job]) -> str:
+def _title(options: RunOptions, name: str, standing: TableStanding, left: list[Job]) -> str:
     """Title of a table, with the duration of its missing runs, some of which other tables may need too."""
     title = f"{name}/{standing.name}: {standing.table.title}"
     runs = [job for job in left if job.paper == options.label(name) and job.name in standing.table.runs]

@@ -1,22 +1,4 @@
-"""Record of a run, and the measures computed from it.
-
-    accuracy         of the test rows, in per cent, at the end; for an active party the joint model's
-    accuracy@5       after the fifth epoch, or at the last evaluation before its end
-    own@party3       of a party's own whole model
-    norm@party3      Frobenius norm of the party's head at the server, at the end
-    growth@party3    that norm over its value before the first round, in per cent
-    training         of the training rows, each as it was trained on in the last epoch
-    auc              of the test rows, in per cent
-    deviation        standard deviation of the classes' accuracies, in points
-    mb@95, mib@95    training messages, both ways, until the test accuracy first reached 95 %
-    seconds@80       time until it first reached 80 %, on the run's clock
-    rounds@95        round in which it first reached 95 %
-    mb, mib          training messages in total
-    mb@100epochs     training messages of 100 epochs, which are all equal; also mib@100epochs
-    mb_up@100epochs  the same one way; also mb_down@100epochs
-    up, down         MiB of training messages from and to a party in a round
-    epsilon          spent according to the run's records
-    theorem@zeta     a quantity of VFL-CZOFO's Theorem 4.1: zeta, variance (sigma squared), epsilon (of a step)
+"""Record of a run, and the measures computed from it, which docs/reproducing.md lists.
 
 Every value carries its resolution (`Value.floor`): for shares the binomial error of the test rows, for costs to an
 accuracy the distance between two evaluations.

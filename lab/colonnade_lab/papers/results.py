@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from functools import cache
 from multiprocessing.context import BaseContext
 from pathlib import Path
@@ -140,20 +141,40 @@ def _key(job: Job) -> str:
     return f"{job.paper}/{job.name}/{job.seed}"
 
 
-def announce(wanted: list[Job], todo: list[Job], seeds: int, processes: int) -> None:
-    how_long = f"{about(todo, processes)} by {counted(processes, 'process')}" if todo else ""
-    rest = f"{len(todo)} to be run, {how_long}" if todo else "all are kept"
-    console.say(f"{counted(len(wanted), 'run')} with {counted(seeds, 'seed')}: {rest}")
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of the commands that run a list: `which` names a part of it, "" all; with `only_list` nothing runs.
+
+    With `quick` the quick looks of the papers run instead of the tables.
+    """
+
+    which: str
+    seeds: int
+    out: Path
+    processes: int
+    only_list: bool = False
+    quick: bool = False
+    plan: Path | None = None
+
+    def label(self, paper: str) -> str:
+        """Key of a paper's stored results; quick looks have another one, as their runs have the same names."""
+        return f"quick-{paper}" if self.quick else paper
 
 
 def run_missing(
-    todo: list[Job],
+    wanted: list[Job],
     results: Results,
-    processes: int,
+    options: RunOptions,
     how: Callable[[Job], RunRecord] = perform,
     name: str = "{0.name}",
 ) -> list[str]:
-    """Runs jobs, stores every record as it arrives, prints progress, and returns the names of failed runs."""
+    """Says what is missing and runs it, stores every record as it arrives, and returns the names of failed runs."""
+    todo, processes = missing(wanted, results), options.processes
+    how_long = f"{about(todo, processes)} by {counted(processes, 'process')}" if todo else ""
+    rest = f"{len(todo)} to be run, {how_long}" if todo else "all are kept"
+    console.say(f"{counted(len(wanted), 'run')} with {counted(options.seeds, 'seed')}: {rest}")
+    if options.only_list:
+        return []
     if todo:
         refuse_unwritable(results.path.parent)
     failed = []
@@ -197,14 +218,10 @@ def missing(wanted: Iterable[Job], results: Results) -> list[Job]:
     return [job for job in wanted if results.get(job) is None]
 
 
-def minutes(wanted: Iterable[Job], processes: int) -> float:
+def about(wanted: Iterable[Job], processes: int) -> str:
     """Approximate total duration, no less than the longest job."""
     each = [job.run.minutes for job in wanted]
-    return max(sum(each) / processes, max(each, default=0.0))
-
-
-def about(wanted: Iterable[Job], processes: int) -> str:
-    estimate = minutes(wanted, processes)
+    estimate = max(sum(each) / processes, max(each, default=0.0))
     if estimate > 90:
         return f"about {estimate / 60:.1f} hours"
     return f"about {counted(max(1, round(estimate)), 'minute')}"

@@ -14,7 +14,7 @@ import yaml
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.file import load
-from colonnade_lab.commands.compare import ComparisonOptions, compare
+from colonnade_lab.commands.compare import compare
 from colonnade_lab.comparison.pages import ComparisonPages
 from colonnade_lab.comparison.plan import (
     ATTACKED,
@@ -32,6 +32,7 @@ from colonnade_lab.comparison.plan import (
 from colonnade_lab.comparison.protocol_results import ProtocolResults
 from colonnade_lab.comparison.table import head, needs, row
 from colonnade_lab.papers.measures import Point, RunRecord, value
+from colonnade_lab.papers.results import RunOptions
 
 pytestmark = pytest.mark.slow
 
@@ -231,8 +232,8 @@ def test_two_protocols_on_the_virtual_clock(tmp_path: Path) -> None:
     }
     tree |= {"epsilons": [8], "client": [*tree["client"], "federation.rounds=2"]}
     (tmp_path / "plan.yaml").write_text(yaml.safe_dump(tree))
-    asked = ComparisonOptions((), 1, tmp_path / "out", 1, plan=tmp_path / "plan.yaml")
-    compare(asked)
+    asked = RunOptions("", 1, tmp_path / "out", 1, plan=tmp_path / "plan.yaml")
+    compare((), asked)
     kept = (tmp_path / "out" / "results.json").read_bytes()
     conditions = {"linear_admm": (PLAIN, SLOW, OWN, "client-8", ATTACKED), "centralized": (PLAIN, SLOW, ATTACKED)}
     runs = {f"beside/{name}/{condition}/0" for name, those in conditions.items() for condition in those}
@@ -242,10 +243,10 @@ def test_two_protocols_on_the_virtual_clock(tmp_path: Path) -> None:
     assert "\n| centralized | " in page
     assert "`vafl` does not take part: too long for a test" in page
     assert "are in no number" not in page
-    compare(replace(asked, names=("centralized",)))  # everything is kept, and the page has both
+    compare(("centralized",), asked)  # everything is kept, and the page has both
     assert (tmp_path / "out" / "results.json").read_bytes() == kept
     assert "\n| linear_admm | " in (tmp_path / "out" / "comparison.md").read_text()
-    compare(replace(asked, seeds=2, only_list=True))
+    compare((), replace(asked, seeds=2, only_list=True))
     few = "undisturbed 1 of 2, with stragglers, waiting 1 of 2"
     assert f"Seeds that failed or were not run yet are in no number: {few}." in (
         (tmp_path / "out" / "comparison.md").read_text()

@@ -14,12 +14,12 @@ from colonnade.common.parsing.file import load
 from colonnade.launcher.demo import EXPERIMENTS
 from colonnade.simulation.federation import Simulation
 from colonnade_lab.commands import commands
-from colonnade_lab.commands.frontier import FrontierOptions, show_frontier
+from colonnade_lab.commands.frontier import show_frontier
 from colonnade_lab.frontier.plan import DELAYS, FILE, PAPER, chosen_sets, clocks, delayed, probe, read_frontier
 from colonnade_lab.frontier.standing import AXES, FrontierPoint, frontier, looks, set_frontier, within
 from colonnade_lab.papers.measures import Point, RunRecord
 from colonnade_lab.papers.papers import PaperRun
-from colonnade_lab.papers.results import Results
+from colonnade_lab.papers.results import Results, RunOptions
 from colonnade_lab.papers.running import Job
 
 
@@ -228,7 +228,7 @@ def keep(folder: Path, names: tuple[str, ...], seeds: int = 1, apart: float = 0.
 
 def test_the_page_comes_from_kept_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keep(tmp_path, ("split", "vafl", "centralized"))
-    show_frontier(FrontierOptions("mfeat", 1, tmp_path, 1, only_list=True))
+    show_frontier(RunOptions("mfeat", 1, tmp_path, 1, only_list=True))
     said = capsys.readouterr().out
     assert "67 runs with 1 seed: 54 to be run" in said
     page = (tmp_path / "frontier.md").read_text()
@@ -240,7 +240,7 @@ def test_the_page_comes_from_kept_results(tmp_path: Path, capsys: pytest.Capture
 
 def test_one_seed_names_nobody(tmp_path: Path) -> None:
     keep(tmp_path, ("split", "vafl", "centralized"))
-    show_frontier(FrontierOptions("mfeat", 1, tmp_path, 1, only_list=True))
+    show_frontier(RunOptions("mfeat", 1, tmp_path, 1, only_list=True))
     page = (tmp_path / "frontier.md").read_text()
     assert "One seed: nobody is ahead of anybody." in page
     assert "none is named first" in page
@@ -253,7 +253,7 @@ def test_one_seed_names_nobody(tmp_path: Path) -> None:
 
 def test_a_protocol_is_first_where_the_seeds_separate_it_from_all_others(tmp_path: Path) -> None:
     keep(tmp_path, ("split", "vafl", "centralized"), seeds=3)
-    show_frontier(FrontierOptions("mfeat", 3, tmp_path, 1, only_list=True))
+    show_frontier(RunOptions("mfeat", 3, tmp_path, 1, only_list=True))
     page = (tmp_path / "frontier.md").read_text()
     assert "| 1 MiB | split 90.1 %, 4 bits |" in page  # on test rows; the reference is never first
     assert "On the frontier of all protocols" in page
@@ -282,7 +282,7 @@ def test_a_protocol_counts_when_all_of_its_variants_are_there(tmp_path: Path) ->
 
 
 def test_listing_runs_nothing_and_writes_no_page_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    show_frontier(FrontierOptions("", 3, tmp_path, 2, only_list=True))
+    show_frontier(RunOptions("", 3, tmp_path, 2, only_list=True))
     assert "1005 runs with 3 seeds" in capsys.readouterr().out
     assert not any(tmp_path.iterdir())
 

@@ -12,14 +12,14 @@ import yaml
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
 from colonnade.common.parsing.file import load
 from colonnade.simulation.federation import Simulation
-from colonnade_lab.commands.reproduce import ReproductionOptions, reproduce
+from colonnade_lab.commands.reproduce import reproduce
 from colonnade_lab.pages import pictures
 from colonnade_lab.pages.counts import count
 from colonnade_lab.pages.pages import PaperPages
 from colonnade_lab.papers.measures import Point, RunRecord, lower_is_better, value
 from colonnade_lab.papers.paper_comparison import CellStanding, ClaimStanding, stand
 from colonnade_lab.papers.papers import Cell, Claim, Paper, PaperRun, PaperTable, chosen, read_paper
-from colonnade_lab.papers.results import Results, about, jobs, missing, outcome_of, run_all
+from colonnade_lab.papers.results import Results, RunOptions, about, jobs, missing, outcome_of, run_all
 from colonnade_lab.papers.running import Job, perform
 
 pytestmark = pytest.mark.slow
@@ -218,8 +218,8 @@ class TestResults:
     ) -> None:
         monkeypatch.setattr(os, "access", lambda _path, _mode: False)
         with pytest.raises(EnvironmentFault, match="cannot be written to"):
-            reproduce(ReproductionOptions("vim/table3", 1, tmp_path, 1, quick=True))
-        reproduce(ReproductionOptions("vim/table3", 1, tmp_path, 1, quick=True, only_list=True))
+            reproduce(RunOptions("vim/table3", 1, tmp_path, 1, quick=True))
+        reproduce(RunOptions("vim/table3", 1, tmp_path, 1, quick=True, only_list=True))
 
 
 class TestRuns:
@@ -284,7 +284,7 @@ class TestPages:
         assert all((tmp_path / name).is_file() for name in _pictures(text))
 
     def test_the_command_runs_lists_and_resumes(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        asked = ReproductionOptions("afe/table2", 1, tmp_path, 2, quick=True)
+        asked = RunOptions("afe/table2", 1, tmp_path, 2, quick=True)
         reproduce(asked)
         first = capsys.readouterr().out
         assert "3 to be run" in first
@@ -295,7 +295,7 @@ class TestPages:
         assert sorted(kept) == [f"quick-afe/{run}/0" for run in ("adapted", "unprotected", "vanilla")]
 
     def test_a_list_runs_nothing(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        reproduce(ReproductionOptions("vim/table4", 3, tmp_path, 2, only_list=True))
+        reproduce(RunOptions("vim/table4", 3, tmp_path, 2, only_list=True))
         assert "not run yet" in capsys.readouterr().out
         assert not (tmp_path / "results.json").exists()
 
@@ -303,7 +303,7 @@ class TestPages:
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         ((_, paper),) = chosen("afe", quick=True)
-        asked = ReproductionOptions("afe", 1, tmp_path, 2, quick=True, only_list=True)
+        asked = RunOptions("afe", 1, tmp_path, 2, quick=True, only_list=True)
         reproduce(asked)
         assert "(about 1 minute to run)" in " ".join(capsys.readouterr().out.split())  # titles go over lines
         results = Results(tmp_path)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade_lab.commands.reproduce import ReproductionOptions, reproduce
+from colonnade_lab.commands.reproduce import reproduce
 from colonnade_lab.comparison.plan import jobs as comparison_jobs
 from colonnade_lab.comparison.plan import read_plan
 from colonnade_lab.frontier.plan import read_frontier
@@ -19,7 +19,7 @@ from colonnade_lab.papers import results as results_module
 from colonnade_lab.papers.measures import RunRecord
 from colonnade_lab.papers.paper_comparison import TableStanding, stand
 from colonnade_lab.papers.papers import Paper, PaperRun, chosen
-from colonnade_lab.papers.results import Results, code_digest, digest_of, jobs
+from colonnade_lab.papers.results import Results, RunOptions, code_digest, digest_of, jobs
 from colonnade_lab.papers.running import Job
 
 COMMITTED = Path(__file__).parents[3] / "docs" / "results"
@@ -38,7 +38,7 @@ def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def written(folder: Path) -> dict[str, str]:
     """The pages that the command writes from a folder's results."""
-    reproduce(ReproductionOptions("", 3, folder, 1, quick=False, only_list=True))
+    reproduce(RunOptions("", 3, folder, 1, quick=False, only_list=True))
     return {path.name: path.read_text() for path in folder.glob("*.md")}
 
 
