@@ -30,7 +30,6 @@ class SearchMetric:
 
     Args:
         metric: name without the rows' prefix, such as `auc`.
-        direction: `maximize` or `minimize`.
         prefix: of the measured rows, as in the metrics of a run.
     """
 

@@ -327,8 +327,6 @@ class FoldRecord:
     Args:
         repeat, fold: from 1.
         rows: number held out.
-        metrics: of these rows, by name.
-        seconds: of computing.
     """
 
     repeat: int

@@ -74,7 +74,6 @@ class Result:
     Args:
         metrics: of the last round, or with `federation.stop` of the best; without the rows' prefix.
         round: that round; `rounds` is their number.
-        seconds: of computing.
         payload: bytes of tensors between the parties and the server.
         ended: True if the listener ended it.
         tested: metrics of the test rows in that round, if evaluated.

@@ -37,7 +37,6 @@ class TrialRecord:
         state: `complete`, `pruned`, `failed`, `lost` (its process was killed; it is retried), `running` or `waiting`.
         value: of the metric; for a pruned trial, at its last evaluation; None if there is none.
         settings: changes, as for `--set`; `values` has them by key.
-        evaluations: number reported.
         seconds: of computing; None if unknown.
         reason: of a failure, or "".
         error: standard error of the value on these rows; None if unknown.

@@ -38,7 +38,6 @@ class LiveRegion:
 
     Args:
         console: everything else must be printed by it.
-        clock: that of the activities.
         ticking: whether a thread draws; otherwise only `draw` does.
     """
 

@@ -212,9 +212,6 @@ def metric_rows(summary: Mapping[str, Any], more: Mapping[str, str] = MappingPro
 
     For unequal classes, the metric that judges the model precedes the accuracy, which is shown with its baseline. For
     two classes the positive one is named. A warning comes last.
-
-    Args:
-        more: additional metrics, with their names.
     """
     metrics, stopped = summary["metrics"], best_of_stopped(summary) is not None
     last = ", last round" if stopped else ""

@@ -71,7 +71,6 @@ def write_kept_config(config: Config, base: Path, names: Sequence[str], folder: 
     """Writes a file that `up` runs: these parties alone, each with its previous columns.
 
     Args:
-        config: of the whole run.
         base: folder that paths in it are relative to.
         end: top or bottom, for the file's name.
     """
@@ -137,7 +136,6 @@ def write_explanation(
         out: default: the run's own folder.
         sigma: standard deviation of the noise, in units of the scaled features.
         keep: for each, writes a configuration with fewer parties: `top:50%`, `bottom:3`.
-        say: called with the progress.
 
     Raises:
         InputError: the run cannot be opened or has not ended; or an option is wrong.
@@ -305,7 +303,6 @@ class Explanation:
     """How much each party of a finished run matters.
 
     Attributes:
-        page: path of explain.html.
         owned: files about the columns of each party, for its own eyes.
         said: which party is worth its cost, in a sentence.
         measure: name of the metric of `missing` and `lost`, such as `accuracy` or `auc`.

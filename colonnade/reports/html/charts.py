@@ -34,7 +34,6 @@ class Axis:
 
     Args:
         name: of the quantity, with its unit.
-        say: formats a value.
         span: lowest and highest value; None for that of the points.
     """
 
@@ -216,7 +215,6 @@ class Bar:
         colour: from 1.
         about: smaller words below the name.
         line: draw an upright line at the value through all rows, for what the others are compared with.
-        best: whether to set the row apart.
     """
 
     name: str | Html
@@ -242,7 +240,6 @@ def row_chart(
 
     Args:
         axis: of the values; without a span it ends at the outermost of them.
-        caption: what the values are.
         dots: whether values are dots instead of bars.
         references: values of upright lines, by name.
     """
@@ -328,7 +325,6 @@ def scatter_chart(
     """Points over two axes, the first of which are named where there is room; all are in the text alternative.
 
     Args:
-        dots: at least one.
         title: text alternative.
         log: show x, which is above 0, by its logarithm.
         references: values of level lines, by name.
@@ -447,7 +443,6 @@ def point_map(groups: Mapping[str, Sequence[Point]], *, title: str, side: int = 
     """Dots on a plane without axes, in a colour a group, whose name stands at its middle.
 
     Args:
-        groups: points by name.
         title: text alternative.
         side: width and height in pixels.
     """
@@ -473,7 +468,6 @@ def svg(size: tuple[int, int], parts: Sequence[str], *, title: str, about: str =
     Args:
         size: width and height in pixels; the page scales it down.
         title, about: text alternative.
-        kind: class of the element.
     """
     said = "".join(f"<{name}>{written(words)}</{name}>" for name, words in (("title", title), ("desc", about)) if words)
     box = f'viewBox="0 0 {size[0]} {size[1]}" width="{size[0]}" height="{size[1]}"'

@@ -32,12 +32,7 @@ class Clock:
     resumption do not count.
 
     Args:
-        events: of the run, in file order.
         virtual: times come from a simulation, which begins at 0.
-
-    Attributes:
-        starts: number of starts of the server.
-        paused: total seconds between the starts.
     """
 
     def __init__(self, events: Sequence[Event], *, virtual: bool = False) -> None:
@@ -189,7 +184,6 @@ class RecordedRun:
 
     Attributes:
         summary: content of summary.json; for an unfinished run, built from its events.
-        events: the server's, in order.
         incidents: events of the parties whose folders are here, by time.
         books: releases of the parties, by kind of message.
         config: text of the configuration, "" if missing.

@@ -112,7 +112,6 @@ def cover(intervals: Iterable[Interval], end: float, slices: int = _SLICES) -> l
     Args:
         intervals: disjoint, in seconds.
         end: of the strip, in seconds.
-        slices: number of equal slices.
     """
     shares = [0.0] * slices
     for begin, stop in intervals:

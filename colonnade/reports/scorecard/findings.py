@@ -174,7 +174,6 @@ def by_id(given: str, option: str, key: str) -> dict[str, str]:
     """A column by id, of FILE:COLUMN.
 
     Args:
-        option: its name, for errors.
         key: the server's name for its column of ids; `id` is another.
 
     Raises DataError if an id occurs twice.
@@ -248,7 +247,6 @@ class ScoreFindings:
 
     Args:
         part: test, validation, or the name of a file.
-        bad: name of the class of the bads.
         cut_off: a risk, and in words where it comes from.
         before: part with which the scores are compared, and the index with what chance exceeds; None without one.
         notes: what a reader should know of the files given.

@@ -161,12 +161,9 @@ class Contender:
     """A protocol, a run or a reference.
 
     Args:
-        about: more words on it.
         protocol: by name; "" for a reference.
         test, validation: its value on these rows; None if there is none.
         sent: bytes of training.
-        seconds: of the run.
-        epsilon: of its noise.
         cause: why it is set apart, such as an error; "" if it stands beside the others.
         reference: True for what the others are compared with, such as a model of all tables pooled.
     """

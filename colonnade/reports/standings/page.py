@@ -32,7 +32,6 @@ class Choice:
         taken: what is recommended; None if nothing can be.
         tied: those that the rows do not tell apart from the best, `taken` among them.
         headline: the recommendation, or why there is none.
-        reason: why this one.
     """
 
     taken: Contender | None
@@ -180,8 +179,6 @@ class ComparisonPage:
 
     Args:
         each: protocols or runs, and references.
-        values: all numbers, one row each.
-        notes: cautions.
         facts: names and values by section.
         more, more_title: further charts, and the title of their section.
         test, validation: number of these rows, 0 if unknown.

@@ -41,7 +41,6 @@ class Subject:
         digest: of rows, columns, labels and parts, 16 hexadecimal digits.
         shapes: of one row of every member with columns, the server's first if it has any.
         types: of the columns of tables, by member and name.
-        train, validation, test: number of rows of every part.
         classes: training rows per class; empty in a regression.
         targets: numbers to predict per row; 0 in a classification.
         positive: the class that AUC, average precision, KS, gain and lift refer to; "" unless there are two.
