@@ -71,12 +71,7 @@ def complete(run: AttackedRun, party: str, known: int, seed: int) -> Completion:
 
 
 def completed(values: Tensor, labels: Tensor, have: Tensor) -> float:
-    """Accuracy on the other rows of a classifier trained on the labels of `have`, then on its own surest labels.
-
-    Args:
-        values: float32 (rows, width).
-        labels: int64 (rows,).
-    """
+    """Accuracy on the other rows of a classifier trained on the labels of `have`, then on its own surest labels."""
     rest = torch.ones(len(values), dtype=torch.bool)
     rest[have] = False
     inputs, known = values.double().numpy(), labels[have]

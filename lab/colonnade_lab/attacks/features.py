@@ -34,10 +34,7 @@ _LEAST_VARIANCE = 1e-6  # relative to the largest variance: directions below it 
 class Prior:
     """A normal distribution of rows, and the range of each number.
 
-    Args:
-        mean: float32 (width,).
-        basis: principal directions times their standard deviations, float32 (components, width).
-        lowest, highest: of each number, float32 (width,).
+    `basis` are principal directions times their standard deviations, float32 (components, width).
     """
 
     mean: Tensor
@@ -106,11 +103,9 @@ class Coalition:
         return torch.cat([own, self.logs * own.std() / self.logs.std().clamp(min=1e-12)], dim=1)
 
     def predict(self, free: Tensor, places: Tensor) -> Tensor:
-        """Returns logarithms of the confidences for other victim columns, float32 (m, classes).
+        """Returns logarithms of the confidences, float32 (m, classes), if the victim's columns of some rows are `free`.
 
-        Args:
-            free: the victim's columns, float32 (m, numbers of a row).
-            places: of the rows in `rows`, int64 (m,).
+        `places` are these rows' in `rows`, int64 (m,).
         """
         parts = [part[places] for part in self.parts]
         parts[self.place] = self.local(free.view(-1, *self.x.shape[1:]))
@@ -240,13 +235,8 @@ def invert_knowing(run: AttackedRun, party: str, known: float, seed: int) -> Inv
 def explain(local: Local, x: Tensor, said: Tensor, about: Tensor) -> tuple[Tensor, float]:
     """Finds rows, float32 (m, numbers of a row), whose outputs are near `about`, and the weight of the prior.
 
-    The weight is the best one on the second half of the known rows, with the first half as the prior.
-
-    Args:
-        local: the party's part of the model.
-        x: known rows, float32 (n, ...).
-        said: the party's outputs for them, (n, width).
-        about: its outputs for the other rows, (m, width).
+    The weight is the best one on the second half of the known rows `x`, with the first half as the prior. `said` are
+    the party's outputs for them, (n, width).
     """
     local.requires_grad_(requires_grad=False)
     variance, half = said.var(0).sum().clamp(min=1e-12), len(x) // 2

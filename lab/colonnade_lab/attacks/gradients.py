@@ -36,10 +36,10 @@ class Scored:
     """How well a score separates each class from the others.
 
     Args:
-        field: KIND.FIELD that it uses.
-        epochs: of the messages: the first captured, the last, or all, averaged.
+        field: KIND.FIELD of the messages.
+        epochs: the first captured, the last, or all, averaged.
         area: mean over classes; for two classes that of the rarer one.
-        known: number of rows whose label the party knows, for directions.
+        known: rows whose label the party knows, for directions.
     """
 
     field: str

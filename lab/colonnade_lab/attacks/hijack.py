@@ -33,13 +33,7 @@ _LONGER = 3.0  # codes, than a party's first embeddings: found on the digits
 
 @dataclass(frozen=True)
 class Hijack:
-    """Result of a hijack.
-
-    Args:
-        hijacked: inversion of what the party sends after training with the dishonest server.
-        honest: inversion for the run as it was.
-        test_accuracy, honest_accuracy: of the joint models; None without test rows.
-    """
+    """Inversions after training with the dishonest server, and with the honest one; accuracies of the joint models."""
 
     hijacked: Inversion
     honest: Inversion
@@ -67,12 +61,7 @@ class AuxiliaryEncoder:
         self._codes: Tensor | None = None
 
     def answer(self, batch: Tensor, h: Tensor) -> Tensor:
-        """Returns the gradient of the mean of gain |h - code|^2 / 2 over the batch, 0 at unknown rows.
-
-        Args:
-            batch: row numbers, int64 (rows,).
-            h: the party's embeddings of them, float32 (rows, width).
-        """
+        """Returns the gradient of the mean of gain |h - code|^2 / 2 over the batch, 0 at unknown rows."""
         if self._codes is None:
             self._codes = self._fitting(h)
         place = self._place[batch]

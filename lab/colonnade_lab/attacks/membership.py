@@ -56,14 +56,9 @@ class Candidates:
 
 @dataclass(frozen=True)
 class MembershipAttack:
-    """Result of separating members from others.
+    """Result of separating members from others, of as many rows each: .5 is chance of `accuracy` and `auc`.
 
-    Args:
-        rows: number of the target's rows, half of them members.
-        accuracy: at threshold 1/2; .5 is chance.
-        auc: area under the curve; .5 is chance.
-        counts: at the threshold that gave the largest bound on the shadows.
-        least_epsilon: the bound there, on the target.
+    `counts` are at the threshold that gave the largest bound on the shadows, and `least_epsilon` is the bound there.
     """
 
     rows: int
@@ -121,11 +116,7 @@ def candidates(run: AttackedRun) -> Candidates:
 
 
 def overheard(run: AttackedRun) -> tuple[Tensor, list[Tensor]]:
-    """Captured values of training rows in the last epoch and of others in the last evaluation.
-
-    Returns:
-        Row numbers, int64 (n,), and each party's part, (n, width).
-    """
+    """Numbers of training rows in the last epoch and of others in the last evaluation, and each party's values."""
     if missing := set(run.config.federation.names).difference(run.captured):
         raise InputError(
             f"{', '.join(sorted(missing))}: captured nothing in {run.folder}, and what all parties sent is needed",
@@ -140,10 +131,7 @@ def overheard(run: AttackedRun) -> tuple[Tensor, list[Tensor]]:
 def signals(probabilities: Tensor, labels: Tensor, parts: Sequence[Tensor]) -> Tensor:
     """Returns the attack network's inputs, float64 (rows, width): largest probabilities, loss, entropy, norms.
 
-    Args:
-        probabilities: float64 (rows, classes).
-        labels: int64 (rows,).
-        parts: the visible part of each party, (rows, width) each; norms are standardised over the rows.
+    `parts` are what is visible of each party, (rows, width) each; norms are standardised over the rows.
     """
     logs = probabilities.clamp(min=1e-12).log()
     ranked = logs.sort(1, descending=True).values[:, :_PROBABILITIES]

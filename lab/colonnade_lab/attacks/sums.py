@@ -175,12 +175,9 @@ def _powers_read(sums: NDArray[np.int64], counts: Sequence[int], each: int) -> N
 
 @dataclass(frozen=True)
 class LabelsRead:
-    """Labels as a party with a few known ones guesses them.
+    """Labels of other rows as a party with a few known ones guesses them, from `what` it has beside its columns.
 
-    Args:
-        what: the party's, beside its own columns.
-        area: of scores of the other rows.
-        baseline: of the same attacker that sees no message.
+    `baseline` is of the same attacker that sees no message.
     """
 
     what: str

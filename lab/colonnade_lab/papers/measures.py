@@ -69,15 +69,11 @@ class RunRecord(BaseModel):
         points: every evaluation of the test rows.
         classes: accuracy by class, on test rows.
         tested: number of test rows; 0 for results from before 0.3.0, whose shares have no floor.
-        rounds, parties: numbers.
         bytes_up, bytes_down: of training messages.
         epsilon: of the party that spent most; None without protection.
-        clock: seconds before the first round and per round, by delay in milliseconds, of a synchronous protocol; None
-            if
-            not measured.
-        theorem: quantities of VFL-CZOFO's Theorem 4.1, by name; empty if not measured.
-        wall: seconds that the run took on this machine.
-        version: of Colonnade.
+        clock: seconds before the first round and per round, by delay in milliseconds, of a synchronous protocol.
+        theorem: quantities of VFL-CZOFO's Theorem 4.1, by name.
+        wall: seconds that the run took.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -162,21 +158,13 @@ def slack(paper: float, measure: str, digits: int | None = None) -> float:
     """Distance from the paper's value within which ours agrees with it.
 
     A point of accuracy, a quarter of a point of deviation, a hundredth of bytes, seconds and all other measures; plus
-    half of the last digit that the paper prints, which its rounding may hide.
-
-    Args:
-        digits: decimals that the paper prints; None for those of the number itself.
+    half of the last of the `digits` that the paper prints, which its rounding may hide.
     """
     return _tolerance(paper, measure) + 0.5 * 10.0 ** -(decimals(paper) if digits is None else digits)
 
 
 def verdict(ours: Sequence[float], paper: float, off: float, better: Better) -> Verdict:
-    """Position of our values, one per seed, relative to the paper's, by their whole interval.
-
-    Args:
-        off: distance within which they agree.
-        better: the better direction; with `neither`, values that do not agree "differ".
-    """
+    """Position of our values, one per seed, beside the paper's, by their whole interval; within `off` they agree."""
     return _said(position(ours, paper - off, paper + off), better)
 
 

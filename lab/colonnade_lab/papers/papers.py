@@ -71,13 +71,7 @@ _TYPED = re.compile(r"\d[\d.,]*\s*(%|points?\b|[MKG]i?B\b|seconds\b|s\b|times\b)
 
 @dataclass(frozen=True)
 class Placeholder:
-    """A placeholder in a text.
-
-    Args:
-        table, label: of the paper's cell; empty for a value of ours.
-        values: run and measure of one value, or of two.
-        sign: `-` or `/` between two.
-    """
+    """A placeholder in a text: a cell of the paper, or run and measure of one value or of two, with - or / between."""
 
     table: str = ""
     label: str = ""
