@@ -148,12 +148,9 @@ def reconstruct(
 def judge(
     made: Tensor, x: Tensor, originals: Tensor, y: Tensor, truth: Tensor, *, width: int, decoder: str, seed: int
 ) -> Inversion:
-    """Compares reconstructions with the truth, and with the mean of the known rows.
+    """Compares reconstructions `made` with the truth, and with the mean of the known rows.
 
-    Args:
-        made: reconstructions of the other rows, float32 (m, ...).
-        x, originals: features of known and of other rows, float32 (n, ...) and (m, ...).
-        y, truth: their classes, int64 (n,) and (m,).
+    `x` and `originals` are features of known and of other rows, `y` and `truth` their classes.
     """
     flat, shape = x.flatten(1), originals.shape
     mean = flat.mean(0).view(shape[1:]).expand(shape)

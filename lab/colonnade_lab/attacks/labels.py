@@ -45,8 +45,8 @@ class Guess:
     """Result of one way of guessing.
 
     Args:
-        field: KIND.FIELD that it uses.
-        epochs: of the messages: the first captured, the last, or all and how they were combined.
+        field: KIND.FIELD of the messages.
+        epochs: the first captured, the last, or all and how they were combined.
         chance: accuracy of the same method with shuffled labels, or the largest class, if that is more.
     """
 
@@ -217,12 +217,8 @@ def name_labels(run: AttackedRun, party: str, start: torch.Generator | None = No
 
 
 def _guessed(head: nn.Module, dh: Tensor, h: Tensor, place: slice, inputs: int, *, linear: bool) -> Tensor:
-    """Returns the classes of rows, int64 (n,): the least entry of the gradient at the scores, or the best-fitting
-    class.
-
-    Args:
-        dh: gradient of each row, (n, width), up to a positive factor.
-        h: the party's embeddings, (n, width); not used if the head is linear.
+    """Returns the classes of rows by their gradients `dh`, up to a positive factor, and embeddings `h`, (n, width):
+    the least entry of the gradient at the scores, or for a head that is not linear the best-fitting class.
     """
     derivative = vmap(jacrev(lambda row: head(row[None])[0]))
     if linear:
@@ -242,8 +238,7 @@ def _guessed(head: nn.Module, dh: Tensor, h: Tensor, place: slice, inputs: int, 
 def _scores(slope: Tensor, dh: Tensor) -> Tensor:
     """Solves for the gradient at the scores by least squares, float64 (n, classes), with rows that sum to 0.
 
-    Args:
-        slope: derivative of the scores by the embedding, (n or 1, classes, width).
+    `slope` is the derivative of the scores by the embedding, (n or 1, classes, width).
     """
     centred = slope.double() - slope.double().mean(1, keepdim=True)
     solved: Tensor = torch.linalg.pinv(centred.mT, rtol=1e-9) @ dh.double()[..., None]

@@ -25,12 +25,8 @@ def fit(x: Tensor, y: Tensor, loss: Callable[[Tensor, Tensor], Tensor], outputs:
     """Trains x -> y by Adam, with early stopping on a tenth of the rows. Inputs are standardised by the statistics of
     `x`.
 
-    Args:
-        loss: of outputs (rows, outputs) and y, a mean over rows.
-        seed: of the parameters, the held-out tenth and the batches.
-
-    Returns:
-        The network at the lowest held-out loss; it takes inputs on the scale of `x`.
+    `loss` is of outputs (rows, outputs) and y, a mean over rows. The result is the network at the lowest held-out loss,
+    which takes inputs on the scale of `x`.
     """
     spread, mean = torch.std_mean(x, dim=0, correction=0)
     spread = spread.clamp(min=(_LEAST * spread.max()).clamp(min=1e-12))  # a pixel that hardly varies is no signal
@@ -59,10 +55,8 @@ def fit(x: Tensor, y: Tensor, loss: Callable[[Tensor, Tensor], Tensor], outputs:
 def linear(x: Tensor, y: Tensor) -> tuple[Network, float]:
     """Fits a ridge regression x -> y and returns it with its leave-one-out mean squared error.
 
-    The penalty minimises that error. A linear map needs far fewer rows than a network.
-
-    Args:
-        x: float32 (rows, width); every entry is standardised over the rows.
+    The penalty minimises that error. Every entry is standardised over the rows. A linear map needs far fewer rows than
+    a network.
     """
     spread, mean = x.std(correction=0).clamp(min=1e-12), x.mean(0)
     model = RidgeCV(alphas=_PENALTIES)

@@ -58,10 +58,8 @@ class Piece:
 
     Args:
         name: KIND.FIELD.
-        way: "out" or "in".
         epoch: of the batch, from 1; for evaluations the epoch that has just ended.
         part: train, validation or test.
-        rows: row numbers, int64 (n,).
         values: (n, width), or (n,) for one number per row, in the message's dtype.
     """
 
@@ -117,10 +115,8 @@ def _rows(schedule: Schedule, message: Message, turn: int) -> tuple[str, Tensor]
 
 @dataclass
 class FieldRecords:
-    """Values of rows in one field of one kind: the first epoch and the newest.
-
-    Args:
-        epochs: number of newest epochs kept, in addition to the one before them (the newest may be incomplete).
+    """Values of rows in one field of one kind: of the first epoch, and of the newest `epochs` and the one before them,
+    as the newest may be incomplete.
     """
 
     epochs: int = 1

@@ -77,12 +77,7 @@ Found = Mapping[str, Sequence[RunRecord]]
 
 @dataclass(frozen=True)
 class ProtocolResults:
-    """A protocol's runs.
-
-    Args:
-        entry: how it took part.
-        found: condition -> one record per seed; conditions that do not apply to it are absent.
-    """
+    """A protocol's runs by condition, one record per seed; conditions that do not apply to it are absent."""
 
     name: str
     entry: Entry

@@ -28,12 +28,8 @@ _OF_ONE_RUN = f"seconds-{DELAYS[len(DELAYS) // 2]}"
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """One evaluation of a variant of a protocol.
-
-    Args:
-        cost: on the axis in question, mean over seeds.
-        validation: accuracy on validation rows, mean over seeds.
-        tests: accuracy on test rows, one per seed.
+    """One evaluation of a variant of a protocol: cost on an axis and accuracy on validation rows, means over seeds, and
+    accuracy on test rows, one per seed.
     """
 
     protocol: str

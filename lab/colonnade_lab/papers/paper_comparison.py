@@ -28,12 +28,7 @@ from colonnade_lab.papers.papers import Cell, Claim, Paper, PaperTable
 
 @dataclass(frozen=True)
 class Pair:
-    """Two cells; the paper has the first above the second.
-
-    Args:
-        leads: ours of the first minus ours of the second, one per seed that both have.
-        run: whether both were run.
-    """
+    """Two cells; the paper has the first above the second. `leads` are ours, one per seed that both have."""
 
     above: Cell
     below: Cell

@@ -28,12 +28,9 @@ _STEPS = {"split", "split_avg", "vafl"}  # protocols in which a party takes one 
 
 @dataclass(frozen=True)
 class Seen:
-    """The exchange about one batch.
+    """The exchange about one batch: embeddings or their sums, and the gradient at these if the server sent it back.
 
-    Args:
-        rows: places among `Sight.rows`, int64 (n,).
-        said: embeddings, or sums of the parties' embeddings, float64 (n, width).
-        gradient: of the loss at every party's embedding, which the server sent back, (n, width); None if it sent none.
+    `rows` are places among `Sight.rows`.
     """
 
     rows: Tensor

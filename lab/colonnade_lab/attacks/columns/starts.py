@@ -93,12 +93,9 @@ _TOLD = 1  # surplus of numbers over columns that reveals a wrong start by its m
 
 @dataclass(frozen=True)
 class Solved:
-    """Rows that explain the messages, if the models began as assumed.
+    """Rows that explain the messages, if the models began as assumed, and the root of the messages' unexplained share.
 
-    Args:
-        x: float64 (n, columns).
-        misfit: root of the unexplained share of the messages.
-        fits: False if the first exchange contradicts the assumed start; `x` then holds the columns' means.
+    If the first exchange contradicts the assumed start, it does not fit, and `x` holds the columns' means.
     """
 
     x: Tensor
