@@ -13,6 +13,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from colonnade.cli.checks.check import check
+from colonnade.cli.new.commands import fill
 from colonnade.client.privacy.egress import Egress
 from colonnade.client.training import evaluation as at_party
 from colonnade.client.training.context import ClientContext
@@ -26,7 +27,7 @@ from colonnade.server.training import evaluation as at_server
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.fusion.joint import JointHead, LogitSum
 from colonnade.server.training.imputation import StandIn
-from colonnade.testing import Expected, Trial, digits
+from colonnade.testing import Expected, Trial, conformance, digits
 from tests.outside.conftest import install  # noqa: F401  # a fixture
 from tests.support.outside import Install
 
@@ -98,6 +99,25 @@ def test_a_protocol_can_call_what_is_listed() -> None:
 @pytest.mark.parametrize("code", ["ctx.targets(logits)", "ctx.loss.average(logits, targets)", "StandIn.fill(batch)"])
 def test_another_signature_would_be_noticed(code: str) -> None:
     assert objection(SERVER, code)
+
+
+def test_the_example_of_a_model_is_a_whole_joint_model(install: Install) -> None:  # noqa: F811
+    """In the package that `colonnade new protocol` writes."""
+    model = re.findall(r"^```python\n(.*?)^```", (DOCS / "adding_a_protocol.md").read_text(), re.M | re.S)[2]
+    imports = """import torch
+from torch import nn
+from colonnade.common.errors import ConfigError
+from colonnade.server.training.fusion.heads import joint_head
+"""
+    source = fill("protocol.txt", name="gated", title="Gated")
+    head, future, rest = source.partition("from __future__ import annotations\n")
+    made, call = "def joint(", "    return JointHead(ctx, cfg.embedding)"
+    assert source.count(call) == source.count(made) == 1
+    rest = rest.replace(call, "    return GatedHead(ctx, cfg.embedding)").replace(made, f"{model}\n\n{made}")
+    install("gated", "colonnade_gated_signs", head + future + imports + rest)
+    suite = conformance("gated", embedding=8)()
+    suite.test_the_model_in_its_parts_scores_as_in_training()
+    suite.test_heads_are_the_weights_of_linear_logits()
 
 
 def test_the_example_without_a_head_runs_and_has_a_width(tmp_path: Path, install: Install) -> None:  # noqa: F811
