@@ -315,7 +315,10 @@ def test_show_prints_the_three_files(name: str, monkeypatch, capfd) -> None:
         (("report", "run", "--outt", "x"), "error: colonnade report: no such option: --outt"),
         (("repot", "run"), "error: colonnade: no such command 'repot'. Did you mean 'report'"),
         (("tune", "--trials", "many", "f.yaml"), "error: colonnade tune: invalid value for '--trials'"),
-        (("compare", "--on"), "error: colonnade: option '--on' requires an argument `colonnade --help`"),
+        (
+            ("compare", "--on"),
+            "error: colonnade compare: option '--on' requires an argument `colonnade compare --help`",
+        ),
         (("certs", "nope"), "error: colonnade certs: no such command 'nope'"),
     ],
 )
