@@ -48,6 +48,7 @@ from colonnade.common.wire.codec import Codec
 _N = TypeVar("_N", bound=Parcel)
 
 _HEARD = (PartyFailed, PartyLost, RefusedError)  # errors elsewhere, of which the server told us
+_LEAVING = 0.1  # seconds in which a parcel leaves
 _PARTING = 60.0  # seconds that the server has for its farewell: other parties may be slower
 
 
@@ -193,6 +194,11 @@ class Membership:
             self._session.say(parcel)
             self._ledger.note(parcel, SERVER)
         self._connection.post(parcel)
+
+    async def announce(self, parcel: Parcel) -> None:
+        """Sends a parcel and gives it time to leave, before work for which the event loop stands still."""
+        self.post(parcel)
+        await asyncio.sleep(_LEAVING)
 
     async def leave(self) -> None:
         """Sends the remaining parcels and hangs up; anything received after this call is ignored."""

@@ -148,6 +148,8 @@ class PartyMember:
             try:
                 await membership.join(sessions.greeting(hello), joining.address, joining.identity, joining.pin, left)
                 if features is not None:
+                    if self.federation.align == "none":
+                        await sessions.announce(membership, features)
                     with membership.telling():
                         sessions.take(features)
                     cache.keep()

@@ -45,7 +45,7 @@ from colonnade.common.contracts import prediction
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.chaos import Chaos, Incidents
 from colonnade.common.conversation.conversation import SERVER, Carrier
-from colonnade.common.conversation.parcels import Begin, Failure, Hello, Save, Saved, Spent
+from colonnade.common.conversation.parcels import Begin, Failure, Hello, Preparing, Save, Saved, Spent
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.features import Features
@@ -65,6 +65,7 @@ from colonnade.common.run.run_folder import PartyFolder
 from colonnade.common.run.state import Snapshot, State
 
 IDLE_SESSIONS = 1000  # each leaves lines in the ledger
+_MANY = 1 << 22  # numbers of a table whose preparation is announced: it may take a second
 
 
 @dataclass
@@ -152,6 +153,11 @@ class PartySessions:
     def forget_rows(self) -> None:
         """Drops the rows of the newest prediction, whose table was replaced."""
         self._run_cache.forget("alignment")
+
+    async def announce(self, membership: Membership, features: Features) -> None:
+        """Tells the server that `prepare` may take long."""
+        if features.disk is not None or features.values.numel() > _MANY:
+            await membership.announce(Preparing())
 
     def _keeping(self) -> Keeping:
         if self.out is None:
@@ -265,6 +271,7 @@ class PartySessions:
             aligned = await self._rows.align(membership, begin)
             if aligned is None:
                 return False
+            await self.announce(membership, aligned)
             with membership.telling():
                 self.prepare(aligned)
                 self._pin.seal()  # records the keys that others have tested

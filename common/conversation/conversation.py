@@ -16,6 +16,7 @@ fault of a peer raises at its receiver.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import replace
@@ -423,6 +424,8 @@ class Cohort(Mapping[str, Link]):
             yield party, message
 
     async def _change_within(self, limit: float, kind: type[Message], parties: list[str]) -> None:
+        now = asyncio.get_running_loop().time()
+        limit = self._mailbox.deadline(parties, now, limit) - now
         if not await self._mailbox.change(limit if math.isfinite(limit) else None):
             hint = f"{self._mailbox.remedy(parties[0])}, or look at its log"
             raise PartyLost(parties[0], f"no {kind.__name__} within {limit:g} s, nor from any other", hint=hint)

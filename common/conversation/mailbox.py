@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -10,6 +11,9 @@ from typing import Any
 from colonnade.common.errors import PartyLost
 from colonnade.common.messaging.message import M, Message, memory
 from colonnade.common.run.phases import WAITING, Phases
+
+PREPARING = 20
+"""How many times as long a peer may take for a message that waits for its table."""
 
 
 class Mailbox:
@@ -39,6 +43,7 @@ class Mailbox:
         self._on_late, self._on_fault, self._phases = on_late, on_fault, phases or Phases()
         self._queues: dict[str, dict[type[Message], deque[Message]]] = defaultdict(lambda: defaultdict(deque))
         self._came: set[str] = set()  # peers of whom there was a message
+        self._prepared: dict[str, float] = {}  # peers that said so; when a message came after it, else infinite
         self._faults: dict[str, Exception] = {}
         self._excused: set[str] = set()
         self._bell: set[asyncio.Future[bool]] = set()
@@ -51,6 +56,8 @@ class Mailbox:
     def put(self, peer: str, message: Message) -> None:
         """Stores a message received from a peer."""
         self._came.add(peer)
+        if self._prepared.get(peer) == math.inf:
+            self._prepared[peer] = asyncio.get_running_loop().time()
         self._queues[peer][type(message)].append(message)
         self._held[peer] += memory(message)
         if self._abandoned:
@@ -58,9 +65,28 @@ class Mailbox:
         else:
             self.ring()
 
+    def prepare(self, peer: str) -> bool:
+        """Notes that a peer's next message waits for its table. False, and nothing, if it has said so before."""
+        if peer in self._prepared:
+            return False
+        self._prepared[peer] = math.inf
+        self.ring()
+        return True
+
+    def deadline(self, peers: Iterable[str], begin: float, limit: float) -> float:
+        """Until when to wait for these peers' messages, requested at `begin`: for `limit` seconds from then on, or
+        from the end of a peer's preparation, which may take PREPARING times as long.
+        """
+        ends = [self._prepared.get(peer, begin) for peer in peers]
+        if math.inf in ends:
+            return begin + PREPARING * limit
+        return max([begin, *ends]) + limit
+
     def remedy(self, peer: str) -> str:
         """What to raise where a peer that is connected takes too long."""
         said = "raise federation.timeouts.answer"
+        if self._prepared.get(peer) == math.inf:
+            return f"it still prepares its table, for which it has {PREPARING} times as long: {said}"
         if peer in self._came:
             return said
         return f"its first message may wait for its table to be encoded, and written with `store: disk`: {said}"

@@ -166,6 +166,11 @@ class Spent:
 
 
 @dataclass(frozen=True)
+class Preparing:
+    """Party to server, once a session: it encodes a large table, or writes it to its disk, before its next message."""
+
+
+@dataclass(frozen=True)
 class Farewell:
     """The sender's side has finished."""
 
@@ -179,5 +184,5 @@ class Failure:
     hint: str = ""
 
 
-Notice = Hello | Welcome | Refusal | Begin | Rewind | Saved | Spent | Farewell | Failure
+Notice = Hello | Welcome | Refusal | Begin | Rewind | Saved | Spent | Preparing | Farewell | Failure
 Parcel = Item | Notice

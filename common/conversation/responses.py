@@ -75,8 +75,9 @@ class ResponseCollector(Generic[M]):
                 if not hopeful or left <= 0:
                     return self._responses(silent)
             else:
-                self._give_up_if_hopeless(silent, hopeful, begin)
-                left = begin + self._quorum.limit - self._clock()
+                end = self._mailbox.deadline(hopeful, begin, self._quorum.limit)
+                self._give_up_if_hopeless(silent, hopeful, end - begin, end)
+                left = end - self._clock()
             await self._mailbox.change(left)
 
     def _needed(self) -> int:
@@ -99,15 +100,15 @@ class ResponseCollector(Generic[M]):
             self._answers[party] = found
             self._times[party] = self._clock()
 
-    def _give_up_if_hopeless(self, silent: list[str], hopeful: list[str], begin: float) -> None:
+    def _give_up_if_hopeless(self, silent: list[str], hopeful: list[str], limit: float, end: float) -> None:
         if len(self._answers) + len(hopeful) < self._needed():
             fault = self._mailbox.fault(silent)
             assert fault is not None  # a silent party that cannot respond has a fault
             raise fault
-        if self._clock() - begin >= self._quorum.limit:
+        if self._clock() >= end:
             if (fault := self._mailbox.fault(silent)) is not None and not isinstance(fault, PartyLost):
                 raise fault  # this fault, not the others' silence, is why too few are left
-            what = f"no {self._kind.__name__} for round {self._round} within {self._quorum.limit:g} s"
+            what = f"no {self._kind.__name__} for round {self._round} within {limit:g} s"
             others = f" (nor from {', '.join(hopeful[1:])})" if hopeful[1:] else ""
             if unread := self._mailbox.unread(hopeful[0]):
                 others += f", while {unread} other messages of it wait unread"

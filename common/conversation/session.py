@@ -42,11 +42,11 @@ class Stage(Enum):
 
 MESSAGE: Final = "Message"
 LOST: Final = "lost"
-FROM_PARTY: Final = frozenset({"Hello", "Saved", "Spent", "Statement"})
+FROM_PARTY: Final = frozenset({"Hello", "Saved", "Spent", "Preparing", "Statement"})
 FROM_SERVER: Final = frozenset({"Welcome", "Refusal", "Begin", "Rewind", "Open", "Close", "Save", "Relayed"})
 FROM_EITHER: Final = frozenset({MESSAGE, "Failure", "Farewell"})
 
-UNNUMBERED: Final = frozenset({"Failure"})
+UNNUMBERED: Final = frozenset({"Failure", "Preparing"})
 """Parcels that may bear no session's number within a session: those of a party that has not read its Begin yet."""
 
 PRESENT: Final = frozenset({Stage.JOINED, Stage.RUNNING, Stage.CLOSED, Stage.RETURNED})
@@ -66,13 +66,13 @@ def _rows(rows: Mapping[Stage, Mapping[Stage, str]]) -> Mapping[Stage, Mapping[s
 
 _S = Stage
 _LATE = "Saved Spent"
-_OF_SESSION = "Message Statement Saved Spent"
+_OF_SESSION = "Message Statement Saved Spent Preparing"
 
 HEARS: Table = {
     View.SERVER: _rows({
         _S.DIALLED: {_S.GREETED: "Hello", _S.OVER: "lost"},
         _S.GREETED: {_S.OVER: "lost"},
-        _S.JOINED: {_S.JOINED: _LATE, _S.OVER: "Failure lost"},
+        _S.JOINED: {_S.JOINED: f"{_LATE} Preparing", _S.OVER: "Failure lost"},
         _S.RUNNING: {_S.RUNNING: _OF_SESSION, _S.OVER: "Failure lost"},
         _S.CLOSED: {_S.CLOSED: _OF_SESSION, _S.DONE: "Farewell", _S.OVER: "Failure lost"},
         _S.DONE: {_S.DONE: _LATE, _S.OVER: "lost"},
@@ -119,7 +119,7 @@ SAYS: Table = {
     View.PARTY: _rows({
         _S.DIALLED: {_S.GREETED: "Hello"},
         _S.GREETED: {},
-        _S.JOINED: {_S.JOINED: f"Failure {_LATE}"},
+        _S.JOINED: {_S.JOINED: f"Failure {_LATE} Preparing"},
         _S.RUNNING: {_S.RUNNING: f"{_OF_SESSION} Failure"},
         _S.CLOSED: {_S.CLOSED: f"{_OF_SESSION} Failure Farewell"},
         _S.DONE: {_S.DONE: f"{_OF_SESSION} Failure Farewell"},

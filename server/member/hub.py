@@ -166,6 +166,7 @@ class Hub:
             self._links[name] = self._link(name)
             self._links[name].known = round
             self._start(name, round)
+            self._prepare(name)
         if before or round:
             self._telemetry.event("resume", round=round, session=self.session)
         self.round = round
@@ -306,18 +307,31 @@ class Hub:
                 self._fail(party, PartyFailed(party, reason, hint=hint))
                 self._told_away(party)
             case said.Spent(releases=releases):
-                if not 0 <= releases < math.inf:
-                    self._expel(party, member, f"it sent {type(parcel).__name__} out of turn")
-                    return
-                self.releases[party] = max(self.releases.get(party, 0), releases)
+                self._spent(party, member, releases)
+            case said.Preparing():
+                member.prepares = True
+                self._prepare(party)
             case said.Saved(round=round, error=error):
-                if not error:
-                    member.note_saved(round)
+                member.note_saved(round, error)
                 self._saved(party, round, error)
             case said.Hello():
                 self._hear_again(party, member, parcel)
             case Message() | Statement() if before in TAKING_PART:  # else it belongs to the stopped session
                 self._links[party].deliver(parcel)
+
+    def _prepare(self, party: str) -> None:
+        """Gives a party that prepares its table more time in this session, or in the one that it waits for."""
+        member = self.members[party]
+        if member.prepares and member.state in TAKING_PART:
+            member.prepares = False
+            if self._mailbox.prepare(party):
+                self._telemetry.event("preparing", party=party)
+
+    def _spent(self, party: str, member: Member, releases: float) -> None:
+        if 0 <= releases < math.inf:
+            self.releases[party] = max(self.releases.get(party, 0), releases)
+        else:
+            self._expel(party, member, "it sent Spent out of turn")
 
     def _hear_again(self, party: str, member: Member, hello: said.Hello) -> None:
         try:

@@ -35,6 +35,7 @@ class Member:
     hello: Hello
     session: SessionState = field(default_factory=lambda: SessionState(View.SERVER, Stage.GREETED))
     parted: asyncio.Event = field(default_factory=asyncio.Event)
+    prepares: bool = False
     _begun: int = 0
     _notices: int = 0
     _statements: int = 0
@@ -51,8 +52,10 @@ class Member:
             got = f"{count}, the last of them {type(parcel).__name__}"
             raise FloodError(self.hello.party, "a frame", "", f"at most {most} notices by round {round}", got)
 
-    def note_saved(self, round: int) -> None:
-        """Records a saved round, so that `hello.held` stays current between Hellos."""
+    def note_saved(self, round: int, error: str) -> None:
+        """Records a round that was saved without an error, so that `hello.held` stays current between Hellos."""
+        if error:
+            return
         held = (round, *(r for r in self.hello.held if r != round))
         self.hello = replace(self.hello, held=held[:_HELD])
 

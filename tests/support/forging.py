@@ -8,7 +8,18 @@ from typing import Any
 
 import torch
 
-from colonnade.common.conversation.parcels import Begin, Failure, Open, Parcel, Refusal, Rewind, Save, Saved, Spent
+from colonnade.common.conversation.parcels import (
+    Begin,
+    Failure,
+    Open,
+    Parcel,
+    Preparing,
+    Refusal,
+    Rewind,
+    Save,
+    Saved,
+    Spent,
+)
 from colonnade.common.messaging.message import Message, TensorSpec, schema
 from colonnade.common.messaging.raw import DTYPES
 from colonnade.common.wire.frame import pack
@@ -19,6 +30,7 @@ NEVER_SENT: Mapping[str, Parcel] = {
     "Refusal": Refusal("no"),
     "Failure": Failure("party2", "it has failed"),
     "Spent": Spent(1.0),
+    "Preparing": Preparing(),
 }
 """Notices that no undisturbed run has."""
 

@@ -15,7 +15,7 @@ class Frame(_message.Message):
     def __init__(self, session: _Optional[int] = ..., parcels: _Optional[_Iterable[_Union[Parcel, _Mapping]]] = ...) -> None: ...
 
 class Parcel(_message.Message):
-    __slots__ = ("hello", "welcome", "refusal", "begin", "open", "close", "letter", "farewell", "failure", "save", "saved", "rewind", "spent", "statement", "relayed")
+    __slots__ = ("hello", "welcome", "refusal", "begin", "open", "close", "letter", "farewell", "failure", "save", "saved", "rewind", "spent", "statement", "relayed", "preparing")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +31,7 @@ class Parcel(_message.Message):
     SPENT_FIELD_NUMBER: _ClassVar[int]
     STATEMENT_FIELD_NUMBER: _ClassVar[int]
     RELAYED_FIELD_NUMBER: _ClassVar[int]
+    PREPARING_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     welcome: Welcome
     refusal: Refusal
@@ -46,7 +47,8 @@ class Parcel(_message.Message):
     spent: Spent
     statement: Statement
     relayed: Relayed
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., begin: _Optional[_Union[Begin, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., letter: _Optional[_Union[Letter, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., saved: _Optional[_Union[Saved, _Mapping]] = ..., rewind: _Optional[_Union[Rewind, _Mapping]] = ..., spent: _Optional[_Union[Spent, _Mapping]] = ..., statement: _Optional[_Union[Statement, _Mapping]] = ..., relayed: _Optional[_Union[Relayed, _Mapping]] = ...) -> None: ...
+    preparing: Preparing
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., begin: _Optional[_Union[Begin, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., letter: _Optional[_Union[Letter, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., saved: _Optional[_Union[Saved, _Mapping]] = ..., rewind: _Optional[_Union[Rewind, _Mapping]] = ..., spent: _Optional[_Union[Spent, _Mapping]] = ..., statement: _Optional[_Union[Statement, _Mapping]] = ..., relayed: _Optional[_Union[Relayed, _Mapping]] = ..., preparing: _Optional[_Union[Preparing, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("party", "federation", "version", "wire", "config", "rows", "official_test", "run", "held", "aligned")
@@ -142,6 +144,10 @@ class Spent(_message.Message):
     RELEASES_FIELD_NUMBER: _ClassVar[int]
     releases: float
     def __init__(self, releases: _Optional[float] = ...) -> None: ...
+
+class Preparing(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class Statement(_message.Message):
     __slots__ = ("party", "body", "certificate", "signature")

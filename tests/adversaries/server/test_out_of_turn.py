@@ -19,6 +19,7 @@ from colonnade.common.conversation.parcels import (
     Hello,
     Open,
     Parcel,
+    Preparing,
     Relayed,
     Rewind,
     Saved,
@@ -173,6 +174,7 @@ WRONG: dict[str, Parcel] = {
     "Hello": Hello("party1", "test", "1"),
     "Saved": Saved(1),
     "Spent": Spent(1.0),
+    "Preparing": Preparing(),
     "Embedding": Embedding(1, torch.zeros(ROWS, WIDTH)),
     "Evaluation": Evaluation(1, "validation", 0, torch.zeros(ROWS, WIDTH)),
 }

@@ -9,9 +9,11 @@ import torch
 
 from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.inprocess import connect, run_virtual, snapshot
+from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.conversation.parcels import Item, Open
+from colonnade.common.errors import PartyLost
 from colonnade.common.messaging.message import Message
-from colonnade.common.protocols.split import CONTRACT, Embedding, Gradient
+from colonnade.common.protocols.split import CONTRACT, Embedding, Evaluation, Gradient
 
 LIMITS = {"rows": 8, "width": 4}
 
@@ -145,6 +147,45 @@ async def test_a_grace_ends_on_the_virtual_clock_to_the_second() -> None:
     answers = await clients.collect(Embedding, 1, Quorum(need=1, grace=3))
     assert asyncio.get_running_loop().time() == pytest.approx(4)
     assert list(answers) == ["ada", "bob"] and answers.missing == ("cyd",)
+
+
+@pytest.mark.parametrize(("seconds", "arrives"), [(59, True), (1199, True), (1201, False)])
+async def test_a_party_that_prepares_its_table_has_twenty_times_as_long(seconds: float, arrives: bool) -> None:
+    mailbox = Mailbox()
+    clients, links = connect(
+        ["ada", "bob"], CONTRACT.kinds, LIMITS, lambda sender, *_: seconds if sender == "bob" else 1, mailbox
+    )
+    mailbox.prepare("bob")
+    for name in ("ada", "bob"):
+        await links[name].send(embedding(1))
+    if not arrives:
+        with pytest.raises(PartyLost, match="no Embedding for round 1 within 1200 s"):
+            await clients.collect(Embedding, 1, Quorum())
+        return
+    assert list(await clients.collect(Embedding, 1, Quorum())) == ["ada", "bob"]
+    mailbox.prepare("bob")  # a second time gains nothing
+    with pytest.raises(PartyLost, match="within 60 s"):
+        await clients.collect(Embedding, 2, Quorum())
+
+
+async def test_rounds_that_go_on_without_a_party_do_not_wait_for_its_table() -> None:
+    mailbox = Mailbox()
+    clients, links = connect(["ada", "bob"], CONTRACT.kinds, LIMITS, mailbox=mailbox)
+    mailbox.prepare("bob")
+    await links["ada"].send(embedding(1))
+    answers = await clients.collect(Embedding, 1, Quorum(need=1, grace=3))
+    assert answers.missing == ("bob",) and asyncio.get_running_loop().time() == pytest.approx(3)
+
+
+async def test_after_its_preparation_a_party_has_the_usual_time_for_the_awaited_message() -> None:
+    mailbox = Mailbox()
+    clients, links = connect(
+        ["ada"], CONTRACT.kinds, LIMITS, lambda _sender, _to, item: 340 if isinstance(item, Embedding) else 300, mailbox
+    )
+    mailbox.prepare("ada")
+    await links["ada"].send(Evaluation(1, "test", 0, torch.zeros(2, 4)))
+    await links["ada"].send(embedding(1))
+    assert list(await clients.collect(Embedding, 1, Quorum())) == ["ada"]
 
 
 def test_one_run_is_like_another() -> None:

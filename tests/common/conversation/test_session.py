@@ -15,6 +15,7 @@ from colonnade.common.conversation.parcels import (
     Farewell,
     Hello,
     Open,
+    Preparing,
     Refusal,
     Relayed,
     Rewind,
@@ -41,8 +42,9 @@ from colonnade.common.protocols.split import Embedding
 from colonnade.common.wire.frame import BODY
 
 PARCELS = (
-    Hello("ada", "test", "1"), Welcome(), Refusal("no"), Begin(1), Rewind(), Saved(1), Spent(1.0), Farewell(),
-    Failure("", "it has failed"), Open(1), Close(), Save(1), Statement(), Relayed(), Embedding(1, torch.zeros(1, 1)),
+    Hello("ada", "test", "1"), Welcome(), Refusal("no"), Begin(1), Rewind(), Saved(1), Spent(1.0), Preparing(),
+    Farewell(), Failure("", "it has failed"), Open(1), Close(), Save(1), Statement(), Relayed(),
+    Embedding(1, torch.zeros(1, 1)),
 )  # fmt: skip
 LOST = PartyAway("ada", "the connection was closed")
 OF_EVENT: dict[str, object] = {event_of(one): one for one in (*PARCELS, LOST)}

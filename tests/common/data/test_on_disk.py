@@ -273,6 +273,20 @@ def test_losses_are_those_of_memory_to_the_last_bit(tmp_path: Path, shuffle: obj
     assert len(kept[0]) == 6 and all(losses == kept[0] for losses in kept)
 
 
+def test_a_party_says_that_it_writes_its_table(tmp_path: Path) -> None:
+    folder = write_tables(tmp_path, 3000, torch.arange(3000))
+    frame = pq.read_table(folder / "y.parquet")
+    pq.write_table(frame.append_column("who", pq.read_table(folder / "t.parquet")["who"]), folder / "y.parquet")
+    for store in ("disk", "memory"):
+        given = tree(folder, store, rounds=2, align="sorted").model_dump(mode="json")
+        for section in (given["server"]["labels"], *(party["data"] for party in given["parties"].values())):
+            section["key"] = "who"
+        cfg = parse(given)
+        (tmp_path / store).mkdir()
+        told = Simulation(cfg, folder, files=RunFiles(tmp_path / store, cfg, folder)).run().of_kind("preparing")
+        assert {event["party"] for event in told} == ({"a", "b"} if store == "disk" else set())
+
+
 @pytest.mark.parametrize("protocol", ["fedvs", "hetero_lr", "codes", "scorecard", "secureboost", "additive"])
 def test_a_protocol_that_takes_the_whole_table_refuses(folder: Path, protocol: str) -> None:
     with pytest.raises(ConfigError, match=f"parties.a.data.store = disk with the protocol {protocol}"):

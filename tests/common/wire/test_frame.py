@@ -10,7 +10,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from colonnade.common.contracts.registry import CONTRACTS
-from colonnade.common.conversation.parcels import Begin, Close, Failure, Farewell, Hello, Open, Parcel, Save, Saved
+from colonnade.common.conversation.parcels import (
+    Begin,
+    Close,
+    Failure,
+    Farewell,
+    Hello,
+    Open,
+    Parcel,
+    Preparing,
+    Save,
+    Saved,
+)
 from colonnade.common.messaging.message import Message, largest_bytes, payload_bytes
 from colonnade.common.protocols.split import CONTRACT, Embedding
 from colonnade.common.wire._generated import federation_pb2
@@ -95,9 +106,10 @@ def test_within_a_session_a_parcel_of_none_is_refused(parcel: Parcel, name: str)
         read(pack(Begin(7), 0, CODEC) + pack(parcel, 0, CODEC))
 
 
-def test_a_failure_before_begin_was_read_is_heard() -> None:
+def test_what_a_party_says_before_it_has_read_begin_is_heard() -> None:
     failure = Failure("", "it cannot go on with its own data", "")
-    assert read(pack(failure, 0, CODEC), 7) == [failure]
+    for parcel in (failure, Preparing()):
+        assert read(pack(parcel, 0, CODEC), 7) == [parcel]
 
 
 def test_before_a_begin_only_parcels_of_no_session_are_read() -> None:
@@ -162,7 +174,7 @@ def text(number: int, value: bytes) -> bytes:
         (wrapped(text(5, b""), text(6, b"")), "a frame: expected one message in a parcel, got 2 fields"),
         (wrapped(tag(5, VARINT) + b"\x01"), "a frame: expected one message in a parcel, got 1 fields"),
         (wrapped(tag(7, EIGHT_BYTES) + b"8 bytes."), "a frame: expected one message in a parcel, got 1 fields"),
-        (wrapped(text(16, b"")), "a frame: expected a known parcel, got field 16"),
+        (wrapped(text(17, b"")), "a frame: expected a known parcel, got field 17"),
         (wrapped(text(5, b"\xff")), "a frame: expected a Open, got what protobuf cannot read"),
         (wrapped(text(1, text(1, b"\xff\xfe"))), "a frame: expected a Hello, got what protobuf cannot read"),
         (letter(text(1, b"Embedding"), text(1, b"Embedding")), "a frame: expected one kind and one body in a letter"),

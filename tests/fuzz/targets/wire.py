@@ -23,6 +23,7 @@ from colonnade.common.conversation.parcels import (
     Hello,
     Open,
     Parcel,
+    Preparing,
     Refusal,
     Rewind,
     Save,
@@ -93,6 +94,7 @@ NOTICES: Sequence[Parcel] = (
     Saved(12, ""),
     Rewind("once more"),
     Spent(12.5),
+    Preparing(),
 )
 
 

@@ -11,7 +11,17 @@ import torch
 
 from colonnade.common.config.federation import PINS
 from colonnade.common.config.run_options import Quorum
-from colonnade.common.conversation.parcels import WIRE_VERSION, Begin, Failure, Farewell, Open, Parcel, Refusal, Welcome
+from colonnade.common.conversation.parcels import (
+    WIRE_VERSION,
+    Begin,
+    Failure,
+    Farewell,
+    Open,
+    Parcel,
+    Preparing,
+    Refusal,
+    Welcome,
+)
 from colonnade.common.errors import ContractError, PartyAway, PartyFailed, PartyLost, RefusedError
 from colonnade.common.protocols.split import Embedding
 from colonnade.common.version import VERSION, read_version
@@ -294,6 +304,26 @@ async def test_a_party_lost_in_a_run_is_reported_and_missed() -> None:
     answers = await there.cohort.collect(Embedding, 1, Quorum(need=1, grace=5))
     assert answers.missing == ("ada",)
     assert [event["party"] for event in there.logged("leave")] == ["ada"]
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["before Begin", "after it"])
+async def test_a_party_that_prepares_its_table_is_waited_for_and_told_of_once(begun: bool) -> None:
+    there = stage()
+    ada, bob = await there.join("ada", "bob")
+    if begun:
+        await there.assemble(1)
+    for _ in range(3):
+        ada.arrive(Preparing())
+    if not begun:
+        await there.assemble(1)
+    bob.arrive(Embedding(1, torch.ones(2, 2)))
+    asyncio.get_running_loop().call_later(150, ada.arrive, Embedding(1, torch.ones(2, 2)))
+    assert len(await there.cohort.collect(Embedding, 1, Quorum(limit=10))) == 2
+    assert there.logged("preparing") == [{"party": "ada"}]
+    ada.arrive(Preparing())
+    bob.arrive(Embedding(2, torch.ones(2, 2)))
+    with pytest.raises(PartyLost, match="within 10 s"):
+        await there.cohort.collect(Embedding, 2, Quorum(limit=10))
 
 
 async def test_a_message_that_breaks_its_contract_names_the_party() -> None:
