@@ -29,6 +29,7 @@ from colonnade.common.data.columns.features import Doubt, Features, TypedColumn
 from colonnade.common.data.keys import KeyColumn
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.errors import EnvironmentFault
+from colonnade.common.run.files import state_of
 from colonnade.common.run.json_text import parse_json
 from colonnade.common.run.run_folder import MemberFolder
 from colonnade.common.version import VERSION
@@ -156,8 +157,7 @@ def _keys(tensors: Mapping[str, Tensor]) -> KeyColumn | None:
 
 
 def _states(files: Sequence[Path]) -> list[tuple[int, ...]]:
-    found = [path.stat() for path in files]
-    return [(of.st_dev, of.st_ino, of.st_size, of.st_mtime_ns, of.st_ctime_ns) for of in found]
+    return [state_of(path.stat()) for path in files]
 
 
 def _key(files: Sequence[Path], settings: str) -> str:

@@ -39,6 +39,11 @@ def rehearsal() -> Iterator[None]:
         _WAITS.reset(before)
 
 
+def state_of(found: os.stat_result) -> tuple[int, ...]:
+    """Differs once the file was replaced or written to. A modification time alone would not: it can be set back."""
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
 @contextlib.contextmanager
 def durable_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A file that has its name, atomically and even if the power fails, once the block ends; its folder must exist.

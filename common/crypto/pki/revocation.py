@@ -24,6 +24,7 @@ from colonnade.common.crypto.pki import files
 from colonnade.common.crypto.pki.certificates import describe, fingerprint, name_of, short
 from colonnade.common.crypto.pki.names import check_fingerprint
 from colonnade.common.errors import IdentityError, RefusedError, nearest
+from colonnade.common.run.files import state_of
 from colonnade.common.run.json_text import parse_json
 
 
@@ -106,11 +107,9 @@ class RevocationList:
 
 def _state(path: Path) -> tuple[int, ...] | None:
     try:
-        status = path.stat()
+        return state_of(path.stat())
     except OSError:
         return None  # reading it raises the error
-    # The inode detects a replaced file, the change time one whose other times were copied.
-    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
 
 
 def _parse(data: bytes, path: Path) -> dict[str, Revoked]:

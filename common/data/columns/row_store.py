@@ -25,7 +25,7 @@ from torch import Tensor
 
 from colonnade.common.data.columns.scale import Columns
 from colonnade.common.errors import DataError, EnvironmentFault
-from colonnade.common.run.files import durable_file
+from colonnade.common.run.files import durable_file, state_of
 
 _HEADER = 4096  # bytes, so that values begin with a page
 _PIECE = 1 << 20  # bytes that are read ahead, and checked at a time
@@ -48,7 +48,7 @@ class StoredColumns(Columns):
         placed: bool,
     ) -> None:
         self.table, self.names, self.doubts = None, names, ()
-        self._path, self._state, self._device = path, _state(os.fstat(file.fileno())), torch.device("cpu")
+        self._path, self._state, self._device = path, state_of(os.fstat(file.fileno())), torch.device("cpu")
         self._pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         rows, columns = shape
         self._values = np.frombuffer(self._pages, np.float32, rows * columns, _HEADER).reshape(shape)
@@ -70,6 +70,11 @@ class StoredColumns(Columns):
         self._read_ahead(at)
         return torch.from_numpy(np.take(self._values, at, axis=0)).to(self._device)
 
+    def settle(self) -> None:
+        """To be called once the file has its name: that it got one counts as a change."""
+        if self._path is not None and (found := state_of(self._path.stat()))[:-1] == self._state[:-1]:
+            self._state = found
+
     def to(self, device: torch.device) -> Columns:
         self._device = device
         return self
@@ -78,7 +83,7 @@ class StoredColumns(Columns):
         if self._path is None:
             return  # a file without a name is nobody else's
         with suppress(OSError):
-            if _state(self._path.stat()) == self._state:
+            if state_of(self._path.stat()) == self._state:
                 return
         raise DataError(
             f"{self._path} was changed, replaced or removed while it was in use",
@@ -145,7 +150,9 @@ class RowStore:
         try:
             with TemporaryFile(dir=self._folder) if self._path is None else durable_file(self._path, 0o600) as file:
                 _write(file, key, blocks, shape, order)
-                return StoredColumns(file, self._path, shape, names=names, placed=order is not None)
+                stored = StoredColumns(file, self._path, shape, names=names, placed=order is not None)
+            stored.settle()
+            return stored
         except OSError as failed:
             raise EnvironmentFault(
                 f"{self._path or self._folder} cannot take the table's rows: {failed.strerror}",
@@ -178,7 +185,3 @@ def _write(
     file.seek(0)
     file.write((_HEADER - 8).to_bytes(8, "little") + header.ljust(_HEADER - 8))
     file.flush()
-
-
-def _state(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

@@ -18,7 +18,7 @@ import numpy as np
 
 from colonnade.common.data.known_sets.catalogue import cache
 from colonnade.common.errors import DataError
-from colonnade.common.run.files import open_own
+from colonnade.common.run.files import open_own, state_of
 
 _WORTH_A_COPY = 1 << 20  # packed bytes; smaller files inflate quickly enough
 _OPEN: Mapping[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open}
@@ -38,12 +38,12 @@ def unpacked(path: Path) -> Path:
     """The plain copy of a packed file in the user's cache; the file itself if it is small or no cache can be kept.
 
     Inflating MNIST takes a quarter of a second of processor time, reading the copy a tenth of that; a batch of CIFAR-10
-    in xz takes seconds. The copy is of one state of one file (path, size and modification time) and created atomically.
+    in xz takes seconds. The copy is of one state of one file and created atomically.
     """
     state = path.stat()
     if state.st_size < _WORTH_A_COPY:
         return path
-    key = hashlib.sha256(f"{path.resolve()} {state.st_size} {state.st_mtime_ns}".encode()).hexdigest()[:16]
+    key = hashlib.sha256(f"{path.resolve()} {state_of(state)}".encode()).hexdigest()[:16]
     try:
         folder = cache() / "unpacked"
         folder.mkdir(parents=True, exist_ok=True)

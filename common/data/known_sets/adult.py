@@ -20,6 +20,7 @@ from torch import Tensor
 from colonnade.common.data.columns.features import Features, Matrix, TypedColumn
 from colonnade.common.data.formats.unpack import opened
 from colonnade.common.errors import ConfigError, DataError, nearest
+from colonnade.common.run.files import state_of
 
 CLASSES = ("<=50K", ">50K")
 FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -142,12 +143,11 @@ def _lines(folder: Path, name: str) -> Iterator[tuple[str, list[str]]]:
 def _cells(folder: Path, name: str, fields: tuple[str, ...]) -> np.ndarray:
     """The fields' columns, float64 (rows, columns), read-only; read again only if the file has changed."""
     path = census_file(folder, name)
-    found = path.stat() if path else None
-    return _parsed(folder, name, fields, (found.st_mtime_ns, found.st_size) if found else (0, 0))
+    return _parsed(folder, name, fields, state_of(path.stat()) if path else ())
 
 
 @lru_cache(maxsize=8)  # all members of a simulation are in one process, and take columns of the same fields
-def _parsed(folder: Path, name: str, fields: tuple[str, ...], state: tuple[int, int]) -> np.ndarray:  # noqa: ARG001
+def _parsed(folder: Path, name: str, fields: tuple[str, ...], state: tuple[int, ...]) -> np.ndarray:  # noqa: ARG001
     places = [list(FIELDS).index(field) for field in fields]
     codes = [_codes(FIELDS[field]) for field in fields]
     rows = [

@@ -141,7 +141,7 @@ def test_a_torn_or_altered_file_is_written_again(folder: Path, tmp_path: Path, s
     assert (tmp_path / STORE).read_bytes() == content
 
 
-@pytest.mark.parametrize("change", ["cut", "touched", "replaced", "removed"])
+@pytest.mark.parametrize("change", ["cut", "touched", "replaced", "removed", "altered"])
 def test_a_file_that_changes_while_it_is_mapped_is_refused(folder: Path, tmp_path: Path, change: str) -> None:
     stored, path = columns(folder, tmp_path, store="disk"), tmp_path / STORE
     stored[TRAIN[:9]]
@@ -152,6 +152,13 @@ def test_a_file_that_changes_while_it_is_mapped_is_refused(folder: Path, tmp_pat
     elif change == "replaced":
         (tmp_path / "copy").write_bytes(path.read_bytes())
         (tmp_path / "copy").replace(path)
+    elif change == "altered":  # the size and the time as before
+        before = path.stat()
+        while path.stat().st_ctime_ns == before.st_ctime_ns:  # a file system's clock has ticks
+            with path.open("r+b") as file:
+                file.seek(-9000, os.SEEK_END)
+                file.write(bytes(8))
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     else:
         path.unlink()
     with pytest.raises(DataError, match=r"rows\.safetensors was changed, replaced or removed while it was in use"):
