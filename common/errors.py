@@ -132,7 +132,7 @@ class PartyFailed(PeerError):
 
     def __init__(self, party: str, reason: str, *, hint: str = "") -> None:
         about = tuple(f"{name} {verb} " for name in (party, repr(party)) for verb in _OF_ITSELF)
-        said = reason if reason.startswith(about) else f"{party} failed: {reason}"
+        said = reason if reason.startswith(about) else f"{party} failed: {reason.removeprefix(f'{party}: ')}"
         super().__init__(said, hint=hint, shared=reason)  # unchanged, as the party reported it
         self.party, self.reason = party, escaped(reason, _LONGEST)
 
@@ -165,6 +165,7 @@ class MemberFailed(ColonnadeError):
     """
 
     def __init__(self, member: str, reason: str, exit_code: int = 1, *, hint: str = "") -> None:
+        reason = reason.removeprefix(f"{member}: ")
         super().__init__(f"{member}: {reason}", hint=hint)
         self.member, self.reason, self.exit_code = member, escaped(reason, _LONGEST), exit_code
 

@@ -292,7 +292,7 @@ class Launch:
             return ended(self._divergence(self._diverged, failed[root]), (), self._log(root))
         message, hint = last_words(self._log(root), failed[root])
         others = tuple(
-            f"{name}: {last_words(self._log(name), failed[name])[0]}"
+            f"{name}: {last_words(self._log(name), failed[name])[0].removeprefix(f'{name}: ')}"
             for name in ranked[1:]
             if failed[name] != INTERRUPTED
         )

@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.registry import imported_contracts
-from colonnade.common.errors import ConfigError, InputError, nearest, shown
+from colonnade.common.errors import ConfigError, EnvironmentFault, InputError, nearest, shown
 from colonnade.common.parsing.dump import KIND_KEYS
 from colonnade.common.run.plug_ins import Extended, PlugIns
 
@@ -306,7 +306,7 @@ def whose(member: str) -> Iterator[None]:
     """Prefixes an error with the member's name, unless it begins with it or with a key of the agreed section."""
     try:
         yield
-    except InputError as wrong:
+    except (InputError, EnvironmentFault) as wrong:
         if str(wrong).startswith(("federation.", f"{member}:", f"{member} ", f"{member}.", f"parties.{member}")):
             raise
         raise type(wrong)(f"{member}: {wrong}", hint=wrong.hint, shared=wrong.shared) from wrong

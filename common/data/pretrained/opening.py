@@ -11,6 +11,7 @@ from colonnade.common.errors import EnvironmentFault
 
 def open_tower(config: PretrainedConfig, base: Path) -> PretrainedTower:
     """Reads the weights. Raises ConfigError, or EnvironmentFault where the library is missing."""
+    written = f"model.name = {config.name}/{config.architecture}"
     try:
         match config:
             case TimmConfig():
@@ -23,14 +24,14 @@ def open_tower(config: PretrainedConfig, base: Path) -> PretrainedTower:
                 return open_text(config, base)
     except ImportError as missing:
         raise EnvironmentFault(
-            f"model.name = {config.name}: {missing.name or config.name} is not installed",
+            f"{written}: {missing.name or config.name} is not installed",
             hint=f"pip install 'colonnade[{config.name}]'",
         ) from None
     except RuntimeError as unfit:
         if "torchvision" not in str(unfit):
             raise
         raise EnvironmentFault(
-            f"model.name = {config.name}: torchvision and torch are not of one build: {unfit}",
+            f"{written}: torchvision and torch are not of one build: {unfit}",
             hint="install both from one index: pip install --force-reinstall torch torchvision",
         ) from None
     raise TypeError(f"{type(config).__name__} names no library")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,16 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
+import yaml
 from torch import Tensor
 
+from colonnade.cli.checks.check import check
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.members import PartyConfig
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.sources import load_features
 from colonnade.common.data.table_cache import read_copy, write_copy
-from colonnade.common.errors import ConfigError, DataError
+from colonnade.common.errors import ConfigError, DataError, EnvironmentFault
 from colonnade.common.models.build import build_model
 from colonnade.common.parsing.file import parse
 from colonnade.simulation.federation import Outcome, Simulation
@@ -332,6 +335,22 @@ def test_columns_and_towers_that_do_not_fit_are_refused_by_check(
     made = towers.tree({"shop": section}, **({"protocol": protocol} if protocol else {}))
     with pytest.raises(ConfigError, match=said):
         parse(made)
+
+
+def test_a_library_that_does_not_load_is_told_with_the_party_and_the_tower(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("PIL")
+    (tmp_path / "timm.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
+    (tmp_path / "photos.csv").write_text("product,photo\n" + "".join(f"p{row},0.png\n" for row in range(24)))
+    (tmp_path / "returns.csv").write_text("product,returned\n" + "".join(f"p{row},{row % 2}\n" for row in range(24)))
+    (tmp_path / "shop.yaml").write_text(yaml.safe_dump(towers.tree({"shop": towers.photos()})))
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [*sys.modules]:
+        if name.partition(".")[0] == "timm" or name.endswith(".timm_tower"):
+            monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(EnvironmentFault, match=r"^shop: model\.name = timm/test_resnet: torchvision and torch"):
+        check(tmp_path / "shop.yaml", ())
 
 
 def test_the_example_trains_and_predicts(folder: Path) -> None:
