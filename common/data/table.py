@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
@@ -437,7 +437,7 @@ def _guessed(source: TableColumns, column: pa.Array, before: int, name: str, dou
         if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
             ways.insert(0, f"{looks.entry(name, 'date')} makes days of it")
         raise cells.Misfit(0, f"is of type {column.type}, neither a number nor a word", *ways)
-    kind, found = looks.guess(name, column, source.notation, source.marks)
+    kind, found = looks.guess(name, column, source.notation)
     doubts += found
     if kind == "number" and not found:
         doubts += looks.coded(name, sample, place)
@@ -495,6 +495,8 @@ class _Reading:
         for place, of in enumerate(fields):
             if of.words is not None and (groups := looks.written_twice(of.words)):
                 yield self._twice(place, groups)
+            if of.words and of.name not in self._source.types and (marks := looks.marks_of_missing(of.words)):
+                yield self._marked(place, [of.words[mark] for mark in marks], marks)
 
     def _twice(self, place: int, groups: Sequence[Sequence[int]]) -> Doubt:
         """A warning about words that are probably one: all but the most frequent of each group are counted."""
@@ -507,6 +509,18 @@ class _Reading:
         what = f"has words that differ from others in quotation marks, spaces or case alone, in {int(rarer.sum())} rows"
         return Doubt(self.names[place], f"{what} (first in {first})", "write them alike: each is a category of its own")
 
+    def _marked(self, place: int, words: Sequence[str], codes: Sequence[int]) -> Doubt:
+        """A warning about a category with words for a missing value, of these codes."""
+        name, found = self.names[place], np.isin(self._values[:, place], codes)
+        first = self._table.place(int(found.argmax()))
+        what = f"is taken as a category, and {found.sum()} of its cells (first in {first}) are"
+        ways = f"if they stand for a missing value, say {self._missing(words)}; if they are words"
+        return Doubt(name, f"{what} {', '.join(map(repr, words))}", f"{ways}, {looks.entry(name, 'category')}")
+
+    def _missing(self, marks: Iterable[str]) -> str:
+        """The setting that takes cells for missing, and what replaces them where they are refused."""
+        return looks.missing(marks, self._source.marks, more="" if self._source.gaps else self._source.instead)
+
     def _suspects(self) -> Iterator[Doubt]:
         """Warnings about values that may stand for a missing one."""
         for place, found in suspects(self._values, [reading.type for reading in self._types.readings]):
@@ -515,9 +529,7 @@ class _Reading:
             said = " and ".join(f"{mark} in {one.count}" for mark, one in zip(marks, found, strict=True))
             first = self._table.place(min(one.row for one in found))
             what = f"has {said} of {self.rows - absent} rows (first in {first}), unlike all other values"
-            more = "" if self._source.gaps else self._source.instead
-            cure = looks.missing(dict.fromkeys(marks), self._source.marks, more=more)
-            yield Doubt(name, what, f"if that stands for a missing value, say {cure}")
+            yield Doubt(name, what, f"if that stands for a missing value, say {self._missing(marks)}")
 
     def _written(self, name: str, rows: Sequence[int]) -> list[str]:
         """Some cells of a column as a configuration names them."""

@@ -91,9 +91,9 @@ MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Text that counts as a missing number. A missing word is an empty one only."""
 
 MARKS = (
-    "none", "nil", "nan", "-nan", "nat", "na", "n/a", "n.a.", "#n/a", "#na", "<na>", "null", "(null)", "#null!",
-    "\\n", "#value!", "#ref!", "#div/0!", "#num!", "#name?", "-", "--", "---", ".", "..", "...", "*", "?", "k.a.",
-    "n.d.", "nd", "unknown", "missing", "undefined", "unbekannt", "not available", "keine angabe",
+    "none", "nil", "nan", "-nan", "nat", "na", "n/a", "n.a.", "#n/a", "#na", "<na>", "null", "(null)", "<null>",
+    "#null!", "\\n", "#value!", "#ref!", "#div/0!", "#num!", "#name?", "-", "--", "---", ".", "..", "...", "*", "?",
+    "k.a.", "n.d.", "nd", "unknown", "missing", "undefined", "unbekannt", "not available", "keine angabe",
 )  # fmt: skip
 """Text, in small letters, that programs and people write for a missing number. `MISSING` is read so; others cause a
 hint.
@@ -209,7 +209,8 @@ def words(cells: pa.Array, longest: int = LONGEST) -> pa.Array:
     if pa.types.is_floating(cells.type):  # arrays and some tables write a missing number as NaN
         cells = pc.if_else(pc.is_nan(cells), pa.scalar(None, cells.type), cells)
     text = pc.utf8_trim_whitespace(_as_text(cells, longest))
-    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
+    text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
+    return pc.if_else(pc.equal(text, "-0"), "0", text) if pa.types.is_floating(cells.type) else text
 
 
 def keys(cells: pa.Array) -> pa.Array:

@@ -20,8 +20,9 @@ _FIRST = 32  # of them, that decide for most columns
 _SURE, _DOUBTFUL = 0.5, 0.1  # shares of a column
 
 _NUMBER = "[+-]?[0-9.,'’ \u00a0\u202f]*[0-9]"
-_UNIT = r"\p{Sc}|[A-Z]{3}|kg|g|cm|m|km|mm|h|min|s|ms|l|ml|°C|kWh|Kč|kr|zł"
-_WITH_UNIT = rf"^(?:[+-]?\s*(?P<a>\p{{Sc}}|[A-Z]{{3}})\s*)?(?P<n>{_NUMBER})\s*(?P<b>%|{_UNIT})?$"
+_MONEY = r"[A-Z]{0,3}\p{Sc}|[A-Z]{3}"
+_UNIT = rf"{_MONEY}|Mio|Mrd|mn|bn|kg|g|cm|m|km|mm|h|min|s|ms|l|ml|°C|kWh|Kč|kr|zł"
+_WITH_UNIT = rf"^(?:[+-]?\s*(?P<a>{_MONEY})\s*)?(?P<n>{_NUMBER})\s*(?P<b>%|{_UNIT})?$"
 _DATES = {
     r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.]\d+)?)?\s?(Z|[+-]\d{2}(:?\d{2})?)?)?$": ("date",),
     r"^\d{4}/\d{1,2}/\d{1,2}$": ("date %Y/%m/%d",),
@@ -33,8 +34,11 @@ _DATES = {
     r"^\d{1,2}([./-])\d{1,2}[./-]\d{2}$": (),
 }
 _OTHER = r"""^(\([\d.,]+\)|[\d.,]+-|[−–][\d.,]+|'[\d.,+-]+'|"[\d.,+-]+")$"""
+_OTHER += (
+    r"|^(\d{1,2}(,\d{2})+,\d{3}(\.\d+)?|[\p{Nd}.,]*[^\P{Nd}0-9][\p{Nd}.,]*)$"  # India's groups, digits of other scripts
+)
 _DIFFERENT = 3  # numbers of a column of numbers, at least
-_SURELY_MISSING = {"None", "NaT", "<NA>", "#N/A", "\\N", "(null)", "n/a", "-", "--"}
+_SURELY_MISSING = frozenset(cells.MARKS) - {"nd"}  # which is a state of the USA as well
 _TRUTHS = ("true false", "yes no", "y n", "ja nein", "j n", "t f", "wahr falsch", "oui non", "vrai faux")
 _CODES = 10  # with fewer different numbers a column is learnt from as well
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
@@ -76,7 +80,7 @@ class Look:
         return int(pc.sum(self.cells).as_py() or 0)
 
 
-def guess(name: str, column: pa.Array, notation: Notation, marks: Sequence[str] = ()) -> tuple[Kind, list[Doubt]]:
+def guess(name: str, column: pa.Array, notation: Notation) -> tuple[Kind, list[Doubt]]:
     """Infers the type of a text column: a category unless at least half of its non-empty cells are numbers.
 
     A stray word among numbers is then reported, instead of turning ten thousand numbers into a category.
@@ -84,15 +88,15 @@ def guess(name: str, column: pa.Array, notation: Notation, marks: Sequence[str] 
     Raises:
         Misfit: it would be a category, and at least half of it looks like numbers or dates in an undeclared notation.
     """
-    written = cells.written(column)
-    text, fits = written, notation.fits(written)
+    text = cells.written(column)
+    fits, unwritten = notation.fits(text), text.null_count
     if not pc.all(fits).as_py():  # no mark is a number
-        text = cells.without_marks(written)
+        text = cells.without_marks(text)
         fits = pc.if_else(pc.is_valid(text), fits, pa.scalar(None, pa.bool_()))
     filled = len(text) - text.null_count
     numbers = int(pc.sum(fits).as_py() or 0)
     sample = text.slice(0, SAMPLE)
-    if filled == 0 == written.null_count - len(written) or (numbers and _numbers_with_marks(text, fits)):
+    if filled == 0 == unwritten - len(text) or (numbers and _numbers_with_marks(text, fits)):
         return "number", list(_numeric(name, sample, notation))
     plain = int(pc.sum(notation.fits(sample)).as_py() or 0)
     present = len(sample) - sample.null_count
@@ -108,8 +112,9 @@ def guess(name: str, column: pa.Array, notation: Notation, marks: Sequence[str] 
             return "category", [
                 Doubt(name, what, f"{look.remedy}; if they are words or codes, say {entry(name, 'category')}")
             ]
-    doubts = [*_truthful(name, sample), *_marked(name, written.slice(0, SAMPLE), marks)]
-    if plain >= _DOUBTFUL * max(present, 1):
+    doubts = list(_truthful(name, sample))
+    many = len(pc.unique(sample.filter(notation.fits(sample)))) if plain else 0  # more than there are words?
+    if plain >= _DOUBTFUL * max(present, 1) or 2 * many > pc.count_distinct(sample).as_py():
         what = f"is taken as a category, and {plain / present:.0%} of its cells are plain numbers"
         strict = f"to have the other cells refused by their lines, say {entry(name, 'number')}"
         doubts.append(Doubt(name, what, f"{strict}; if all are words or codes, say {entry(name, 'category')}"))
@@ -124,14 +129,10 @@ def _numbers_with_marks(text: pa.Array, fits: pa.Array) -> bool:
     return len(others) == 1 and len(pc.unique(pc.filter(text, pc.fill_null(fits, False)))) >= _DIFFERENT
 
 
-def _marked(name: str, text: pa.Array, known: Sequence[str]) -> Iterator[Doubt]:
-    """A warning about a category with common marks of a missing value."""
-    marks = [mark for mark in pc.unique(text).to_pylist() if mark in _SURELY_MISSING]
-    if marks:
-        count = int(pc.sum(pc.is_in(text, pa.array(marks))).as_py())
-        said = f"is taken as a category, and {count} of its cells are {', '.join(map(repr, sorted(marks)))}"
-        ways = f"if they stand for a missing value, say {missing(marks, known)}; if they are words"
-        yield Doubt(name, said, f"{ways}, {entry(name, 'category')}")
+def marks_of_missing(words: Sequence[str]) -> list[int]:
+    """Places of a category's words that are written for a missing value; none among signs alone, as + and -."""
+    spoken = any(word[0].isalnum() for word in words)
+    return [place for place, word in enumerate(words) if spoken and word.lower() in _SURELY_MISSING]
 
 
 def looks_of(name: str, text: pa.Array, notation: Notation) -> list[Look]:
@@ -349,7 +350,7 @@ def missing(marks: Iterable[str], declared: Iterable[str] = (), *, more: str = "
 
 def _mark(mark: str) -> str:
     """A mark as YAML reads it back: plain numbers without quotation marks."""
-    return mark if _PLAIN_MARK.fullmatch(mark) else repr(mark)
+    return mark if _PLAIN_MARK.fullmatch(mark) else "'" + mark.replace("'", "''") + "'"
 
 
 def _key(name: str) -> str:

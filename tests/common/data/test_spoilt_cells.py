@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from hypothesis import given
@@ -57,13 +58,46 @@ def test_numbers_in_another_notation_beside_a_mark_are_asked_about(tmp_path: Pat
     assert "decimal: ','" in refused.value.hint
 
 
-def test_words_with_numbers_or_marks_among_them_are_said(tmp_path: Path) -> None:
+def test_words_with_numbers_among_them_are_said(tmp_path: Path) -> None:
     column = [str(row % 9) if row % 4 == 0 else "abc"[row % 3] for row in range(120)]
     (said,) = read(tmp_path, column).doubts
     assert "25% of its cells are plain numbers" in str(said)
-    (said,) = read(tmp_path, ["None" if row % 4 == 0 else "abc"[row % 3] for row in range(120)]).doubts
-    assert "30 of its cells are 'None'" in str(said)
     assert not read(tmp_path, column, types={"x": "category"}).doubts
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet"])
+@pytest.mark.parametrize("missing", ["refuse", "mean"])
+def test_every_word_for_a_missing_value_is_said_of_a_category(tmp_path: Path, source: str, missing: str) -> None:
+    marks = sorted({*filter(None, cells.MISSING), *cells.MARKS, "NAN", "Null", "None", "#N/A", "#REF!"} - {"nd"})
+    columns = {f"c{n}": [mark if row in (4, 7) else "abc"[row % 3] for row in range(9)] for n, mark in enumerate(marks)}
+    signs = {"rhesus": ["+", "-", "+"] * 3, "stars": ["*", "**", "***"] * 3, "state": ["ND", "NY", "CA"] * 3}
+    table = pa.table({"id": list("abcdefghi"), **columns, **signs})
+    {"csv": pa.csv.write_csv, "parquet": pa.parquet.write_table}[source](table, tmp_path / "t")
+    how = {"source": source, "path": "t", "key": "id", "missing": missing}
+    said = load_features(data(how), PartyIndex(0, 1), tmp_path).doubts
+    assert [doubt.column for doubt in said] == [*columns]
+    for mark, doubt in zip(marks, map(str, said), strict=True):
+        assert f"2 of its cells (first in {tmp_path / 't'}, {'line 6' if source == 'csv' else 'row 5'}) are" in doubt
+        assert f"missing_values: ['{mark}']{', missing: mean' if missing == 'refuse' else ''}`" in doubt
+    assert not load_features(
+        data({**how, "types": dict.fromkeys(columns, "category")}), PartyIndex(0, 1), tmp_path
+    ).doubts
+
+
+@pytest.mark.parametrize("cell", ["US$ {}", "1,00,{}", "１{}", "{} Mio"])
+def test_numbers_of_other_countries_are_no_categories(tmp_path: Path, cell: str) -> None:
+    with pytest.raises(DataError, match=r"line 2, column 'x': .* would be a word of a category"):
+        read(tmp_path, [f'"{cell.format(row)}"' for row in range(100, 140)])
+
+
+def test_few_words_among_more_numbers_are_said(tmp_path: Path) -> None:
+    (said,) = read(tmp_path, [f"{row}.5" if row % 12 == 0 else ("later", "tbd")[row % 2] for row in range(80)]).doubts
+    assert "9% of its cells are plain numbers" in str(said)
+
+
+def test_zeros_of_both_signs_are_one_word() -> None:
+    for kind in (np.float16, np.float32, np.float64):
+        assert cells.words(pa.array(np.array([-0.0, 0.0, -1.0], kind))).to_pylist() == ["0", "0", "-1"]
 
 
 @pytest.mark.parametrize("spoilt", ['abc""', "abc'", "ABC", "a bc", "abc\u200b", "“abc”"])
