@@ -29,6 +29,7 @@ from colonnade import runs
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import DataError
+from colonnade.launcher.configuration import naming_tables
 
 Parties = int | Mapping[str, Sequence[Any]]
 """Number of parties that get equal parts of the columns, or each party's columns by name or place."""
@@ -116,6 +117,8 @@ class _Federated(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if self.columns_ is None:
             return _whole(self.run_.predict(X))
+        if isinstance(X, Mapping) and not hasattr(X, "toarray"):
+            raise DataError(f"X is a {type(X).__name__}", hint="give a matrix or a data frame of the columns of `fit`")
         table = _as_table(X)
         validate_data(self, X, reset=False, skip_check_array=True)
         # Names that only one of `fit` and this has (a warning above says so) do not count: places do.
@@ -126,7 +129,8 @@ class _Federated(BaseEstimator):  # type: ignore[misc]
                 places[name] = Path(folder) / f"{name}.arrow"
                 with pa.ipc.new_file(str(places[name]), own.schema) as file:
                     file.write_table(own)
-            return _whole(self.run_.predict(range(table.num_rows), tables=places))
+            with naming_tables(places):
+                return _whole(self.run_.predict(range(table.num_rows), tables=places))
 
     def _tables(self, table: pa.Table) -> dict[str, pa.Table]:
         assert self.columns_ is not None

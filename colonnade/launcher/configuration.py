@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -145,11 +146,9 @@ class GivenConfig:
             if (place := _place(run.path, name)).exists():
                 raise InputError(f"{place} is there already", hint="choose another folder for the run")
 
-    def named(self, text: str, folder: Path) -> str:
-        """Replaces the paths of tables in a text by the names that the caller gave them."""
-        for name in sorted(self.tables, key=lambda name: name == SERVER):  # the server's path may be part of another's
-            text = text.replace(str(_place(folder, name)), f"tables[{name!r}]")
-        return text
+    def places(self, folder: Path) -> dict[str, Path]:
+        """Files of the tables in a run's folder, by member."""
+        return {name: _place(folder, name) for name in self.tables}
 
     def check(self) -> Config:
         """The checked configuration, with every member's section. Writes nothing. Raises ConfigError."""
@@ -246,15 +245,24 @@ def _refuse_missing(tree: dict[str, Any]) -> None:
             )
 
 
+def with_names(text: str, places: Mapping[str, Path]) -> str:
+    """Replaces the files of tables in memory, by member, by the caller's names, and rows by positions in the table."""
+    for name in sorted(places, key=lambda name: name == SERVER):  # the server's path may be part of another's
+        called, path = f"tables[{name!r}]", str(places[name])
+        row = re.compile(re.escape(path) + r", row (\d+)")
+        text = row.sub(lambda at, called=called: f"{called}, row {int(at[1]) - 1} (counted from 0)", text)  # type: ignore[misc]
+        text = text.replace(path, called)
+    return text
+
+
 @contextmanager
-def naming_tables(given: GivenConfig | None, folder: Path) -> Iterator[None]:
-    """Names tables in errors by the caller's names: the file of a run that never began is removed."""
+def naming_tables(places: Mapping[str, Path]) -> Iterator[None]:
+    """`with_names` in errors: the file of a run that never began is removed."""
     try:
         yield
     except ColonnadeError as error:
-        if given is not None:
-            error.args = (given.named(str(error), folder), *error.args[1:])
-            error.hint = given.named(error.hint, folder)
+        error.args = (with_names(str(error), places), *error.args[1:])
+        error.hint = with_names(error.hint, places)
         raise
 
 

@@ -21,7 +21,7 @@ from colonnade.common.parsing.earlier_defaults import load_begun
 from colonnade.common.run.event_loop import interrupts_raised
 from colonnade.common.run.files import write_durably
 from colonnade.common.run.run_folder import RunFolder
-from colonnade.launcher.configuration import GivenConfig, naming_tables
+from colonnade.launcher.configuration import GivenConfig, naming_tables, with_names
 from colonnade.launcher.folder_lock import locked_folder, remove_new
 from colonnade.launcher.processes import Processes, last_words, thread_share
 from colonnade.launcher.readiness import check_members, refuse_other_keys, refuse_others
@@ -373,7 +373,8 @@ def launch(
         run.take(given)
         ended = run.go(processes)
         if (failure := ended.failure) is not None:
-            reason, hint = (given.named(text, ended.folder) for text in (failure.reason, failure.hint))
+            places = given.places(ended.folder)
+            reason, hint = (with_names(text, places) for text in (failure.reason, failure.hint))
             failure = MemberFailed(failure.member, reason, failure.exit_code, hint=hint)
         return replace(ended, failure=failure)
 
@@ -408,7 +409,7 @@ def _prepared(
     """The run in its locked folder, with a scratch folder and the dashboard."""
     with (
         locked_folder(out, config.federation.id, resume, ".launcher.lock") as folder,
-        naming_tables(given, folder),
+        naming_tables({} if given is None else given.places(folder)),
         scratch() as place,
         _shown(folder, options),
     ):

@@ -10,7 +10,7 @@ import contextlib
 import operator
 import signal
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -299,8 +299,9 @@ def predict_ids(
 
 def id_words(ids: Iterable[object]) -> tuple[str, ...]:
     """Ids as words: whole numbers in decimal digits. Raises DataError."""
-    if hasattr(ids, "columns"):
-        raise DataError(f"ids is a {type(ids).__name__}, a whole table", hint="give its column of ids")
+    if hasattr(ids, "columns") or isinstance(ids, Mapping):
+        several = "several tables" if isinstance(ids, Mapping) else "a whole table"
+        raise DataError(f"ids is a {type(ids).__name__}, {several}", hint="give a column of ids")
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable) or getattr(ids, "ndim", 1) != 1:
         raise DataError(f"ids = {ids!r:.40}: expected several ids", hint="give a list, a column or an array of them")
     found = tuple(_word(place, id) for place, id in enumerate(_scalars(ids)))

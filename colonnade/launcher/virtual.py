@@ -32,7 +32,7 @@ def run_virtually(
     config = given.check()
     given.refuse_own(out)
     place = locked_folder(out, f"{config.federation.id}-virtual")
-    with place as folder, naming_tables(given, folder), _cleared(folder) as begun:
+    with place as folder, naming_tables(given.places(folder)), _cleared(folder) as begun:
         config = given.put(folder)
         refuse_other_keys(config, given.base, folder)
         return folder, _simulate(config, given.base, folder, (begun, *listeners))

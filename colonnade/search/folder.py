@@ -62,7 +62,7 @@ class SearchFolder:
         """Writes the tables that were given in memory; removes them after an error, unless there is a record."""
         try:
             given.write_tables(self.tables)
-            with naming_tables(given, self.tables):
+            with naming_tables(given.places(self.tables)):
                 yield
         except BaseException:
             if not self.record.exists():

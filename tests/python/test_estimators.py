@@ -70,6 +70,12 @@ def test_a_data_frame_is_cut_by_name(fitted: ColonnadeClassifier) -> None:
     assert (fitted.classes_[shares.argmax(axis=1)] == fitted.predict(frame().iloc[:30])).all()
     with pytest.raises(ValueError, match="Reshape your data"):
         fitted.predict(MATRIX[0])
+    for wrong in (make_tables(), {"server": LATE}):
+        with pytest.raises(colonnade.DataError, match="X is a dict"):
+            fitted.score(wrong, LATE)
+    gap = frame().assign(town=[None if row == 7 else "rich" for row in range(240)])
+    with pytest.raises(colonnade.ColonnadeError, match=r"^bank failed: tables\['bank'\], row 7 \(counted from 0\)"):
+        fitted.predict(gap)
     with pytest.raises(ValueError, match="feature names should match"):
         fitted.predict(frame().rename(columns={"debt": "debts"}))
     with pytest.warns(UserWarning, match="valid feature names"):  # columns without names count by their places
@@ -96,6 +102,9 @@ def test_tables_are_aligned_and_ids_are_predicted(tmp_path: Path) -> None:
     known = sorted(common)[:20]
     assert model.predict(known).shape == (20,) and set(model.classes_) == {0, 1}
     strange = sorted(set(tables["bank"]["id"]) - common)[0]
+    for ask in (model.predict, model.predict_proba, lambda tables: model.score(tables, tables["server"]["late"])):
+        with pytest.raises(colonnade.DataError, match="ids is a dict, several tables"):
+            ask(tables)
     with pytest.raises(colonnade.DataError, match=f"1 of 2 ids.*{strange}") as refused:
         model.predict([known[0], strange])
     assert "run_.predict" in refused.value.hint
