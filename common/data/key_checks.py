@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from colonnade.common.data.columns.features import Doubt
@@ -62,34 +63,58 @@ def _repeat(keys: Sequence[str]) -> bool:
 
 _SHORTENED = r"^[+-]?\d+([.,]\d+)?[eE]\+?\d+$"
 _PLAIN = f"{string.digits}{string.ascii_letters}_-".encode()
-_GIVEN_BACK = "write all digits again, from the original table: they are lost here"
+_GIVEN_BACK = "write all digits again, from the original table: they may be lost here"
+_CP1252 = "ŒœŠšŸŽžƒˆ˜–—‘’‚“”„†‡•…‰‹›€™"  # which it has in place of the bytes 80 to 9F
+_HIDDEN = r"\p{Cf}\p{Cc}\p{Zl}\p{Zp}\x{a0}\x{1680}\x{2000}-\x{200a}\x{202f}\x{205f}\x{3000}"
+_HIDDEN += r"\x{34f}\x{115f}\x{1160}\x{2800}\x{3164}\x{ffa0}\x{fe00}-\x{fe0f}"  # marks and letters that show nothing
 _SPOILT = {
-    r"^[+-]?\d+\.0*$": ("look like whole numbers that became fractions (as 17.0)", "write them without the fraction"),
-    r"^[+-]?\d+([.,]\d+)?[eE]\+\d+$": ("look like numbers that a spreadsheet has shortened (as 4.02E+12)", _GIVEN_BACK),
-    "^[+-]?\\d{1,3}([,'’ \u00a0\u202f]\\d{3})+$|^[+-]?\\d{1,3}(\\.\\d{3}){2,}$": (
-        "have separators of thousands (as 1,234)",
-        "write them with digits alone (as 1234)",
+    r"^[+-]?\d+(\.0*|,0{1,2})$": "look like whole numbers that became fractions (as 17.0); write them without it",
+    r"^[+-]?(\d+([.,]\d+)?[eE]\+|\d[.,]\d+[eE])\d+$": (
+        f"look like numbers that a program has shortened (as 4.02E+12); {_GIVEN_BACK}"
     ),
-    "[\\p{Cf}\\p{Cc}\u00a0\u2007\u202f\u3000]": (
-        "have invisible characters, or spaces that are not plain ones",
-        "remove them: a key with them is another key",
+    r"^[+-]?\d{1,3}([,'’ \x{a0}\x{202f}]\d{3})+$|^[+-]?\d{1,3}(\.\d{3}){2,}$": (
+        "have separators of thousands (as 1,234); write them with digits alone (as 1234)"
     ),
-    r"[^\P{Nd}0-9]": ("have digits of another script, which look like 0 to 9", "write them as 0 to 9"),
-    r"""^(['`’]|=?").""": ("begin with a quotation mark, as spreadsheets protect numbers", "remove it"),
+    r"^\d{4}-\d\d-\d\d[T ]00:00(:00([.]0+)?)?Z?$": "are days with a time of 00:00; write the day alone (as 2024-01-31)",
+    rf"\x{{fffd}}|[ÂÃ][\x{{80}}-\x{{bf}}{_CP1252}]|â€|ï»¿": (
+        "have characters of a wrong encoding (as Ã¤ for ä); name the table's `encoding`, or write it again"
+    ),
+    f"[{_HIDDEN}]": "have invisible characters, or spaces that are not plain ones; remove them",
+    r"[^\P{Nd}0-9]": "have digits of another script, which look like 0 to 9; write them as 0 to 9",
+    r"""^(['`’]|=?").""": "begin with a quotation mark, as spreadsheets protect numbers; remove it",
+    r"[\x{2010}-\x{201f}\x{2212}«»‹›]": "have dashes or quotation marks of word processors; write - and ' instead",
 }
+"""Patterns of spoilt keys, of which the first counts, with what is said of them."""
+
+_KEPT = 15  # digits of a number, by a spreadsheet
+_LONG, _ROUNDED = rf"^\d{{{_KEPT},}}\d$", rf"^[1-9]\d{{{_KEPT - 1}}}0+$"
 
 
 def key_doubts(keys: KeyColumn, column: str) -> Iterator[Doubt]:
     """Warnings about keys that other members probably write differently; none quotes a key."""
-    # No pattern finds anything in letters and digits alone, which most keys are.
-    blocks = (KeyColumn(keys.text[start : start + _BLOCK]) for start in range(0, len(keys), _BLOCK))
-    if not any(block.parts[1].tobytes().translate(None, _PLAIN) for block in blocks):
-        return
-    plain = pc.match_substring_regex(keys.text, "^[0-9A-Za-z_-]*$")
-    text = pc.utf8_trim_whitespace(keys.text.filter(pc.invert(plain)))
-    for pattern, (what, hint) in _SPOILT.items():
-        if count := int(pc.sum(pc.match_substring_regex(text, pattern)).as_py() or 0):
-            yield Doubt(column, f"is the key, and {count} of {len(keys)} keys {what}", f"{hint}; they match no others")
+    # No pattern but _ROUNDED finds anything in letters and digits alone, which most keys are.
+    blocks = [keys.text[start : start + _BLOCK] for start in range(0, len(keys), _BLOCK)]
+    told = dict[str, int]()
+    if any(pc.max(pc.binary_length(block)).as_py() > _KEPT for block in blocks):
+        rounded = _count(keys.text, _ROUNDED)
+        if 2 * rounded > _count(keys.text, _LONG):
+            told[f"have nothing but zeros after {_KEPT} digits, as a spreadsheet rounds; {_GIVEN_BACK}"] = rounded
+    if any(KeyColumn(block).parts[1].tobytes().translate(None, _PLAIN) for block in blocks):
+        plain = pc.match_substring_regex(keys.text, "^[0-9A-Za-z_-]*$")
+        text = pc.utf8_trim_whitespace(keys.text.filter(pc.invert(plain)))
+        for pattern, what in _SPOILT.items():
+            found = pc.match_substring_regex(text, pattern)
+            told[what] = int(pc.sum(found).as_py() or 0)
+            text = text.filter(pc.invert(found))
+    for said, count in told.items():
+        what, _, hint = said.partition("; ")
+        if count:
+            others = "other members probably write them differently"
+            yield Doubt(column, f"is the key, and {count} of {len(keys)} keys {what}", f"{hint}; {others}")
+
+
+def _count(text: pa.Array, pattern: str) -> int:
+    return int(pc.sum(pc.match_substring_regex(text, pattern)).as_py() or 0)
 
 
 def _repeated(keys: Sequence[str], where: str, place: Callable[[int], str]) -> DataError:

@@ -219,7 +219,12 @@ def keys(cells: pa.Array) -> pa.Array:
     """
     kind = cells.type
     if not (is_text(cells) or pa.types.is_date32(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
-        raise Misfit(0, f"is of type {kind}", "keys are words or whole numbers: write them so")
+        hint = "keys are words or whole numbers: write them so"
+        if pa.types.is_timestamp(kind) or pa.types.is_date64(kind):
+            hint = (
+                "keys are words, whole numbers or days: cast it to a date (date32), or to text as other members have it"
+            )
+        raise Misfit(0, f"is of type {kind}", hint)
     text = _as_text(cells)
     blank = pc.equal(pc.utf8_trim_whitespace(text), "")
     return whole(pc.if_else(blank, pa.scalar(None, pa.string()), text))

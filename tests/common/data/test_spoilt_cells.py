@@ -228,7 +228,18 @@ def test_numbers_of_classes_are_numbers(words: tuple[str, str]) -> None:
 KEYS = [f"{4021551230000 + row}" for row in range(40)]
 SPOILT = {
     "fractions": (lambda key: f"{key}.0", "became fractions"),
-    "shortened": (lambda key: f"4.0215512{int(key) % 100:02}E+12", "a spreadsheet has shortened"),
+    "comma": (lambda key: f'"{key},0"', "became fractions"),
+    "shortened": (lambda key: f"4.0215512{int(key) % 100:02}E+12", "a program has shortened"),
+    "of Java": (lambda key: f"4.0215512{int(key) % 100:02}E12", "a program has shortened"),
+    "rounded": (lambda key: f"4{int(key) - 3 * 10**12:014}000", "zeros after 15 digits"),
+    "time": (lambda key: f"{2000 + int(key) % 100}-01-05 00:00:00", "a time of 00:00"),
+    "encoding": (lambda key: f"ZoÃ«{key}", "a wrong encoding"),
+    "unread": (lambda key: f"Zo\ufffd{key}", "a wrong encoding"),
+    **{
+        name: (lambda key, name=name: f"{key[:3]}{name}{key[3:]}", "invisible characters")
+        for name in "\u2009\ufe0f\u034f\u3164\u2800"
+    },
+    **{name: (lambda key, name=name: f"{key[:3]}{name}{key[3:]}", "of word processors") for name in "‑–−’”"},
     "zero width": (lambda key: f"\u200b{key}", "invisible characters"),
     "mark of order": (lambda key: f"\ufeff{key}", "invisible characters"),
     "soft hyphen": (lambda key: f"{key[:3]}\u00ad{key[3:]}", "invisible characters"),
@@ -249,6 +260,7 @@ def test_spoilt_keys_are_counted_for_their_owner(tmp_path: Path, spoilt: str, co
     how = {"source": "csv", "path": "t.csv", "key": "id"}
     found = load_features(data(how), PartyIndex(0, 1), tmp_path)
     (doubt,) = doubts(found)
+    assert str(doubt).endswith("other members probably write them differently")
     assert said in str(doubt) and f"{count} of 40 keys" in str(doubt) and KEYS[0][:6] not in str(doubt)
     assert [*load_labels(labels({**how, "label": "x"}), tmp_path).doubts] == [doubt]
 
@@ -263,6 +275,12 @@ def test_plain_keys_are_not_doubted(tmp_path_factory: pytest.TempPathFactory, ke
     pa.parquet.write_table(pa.table({"id": keys, "x": [row % 2 for row in range(len(keys))]}), folder / "t.parquet")
     how = {"source": "parquet", "path": "t.parquet", "key": "id"}
     assert not load_features(data(how), PartyIndex(0, 1), folder).doubts
+
+
+def test_a_time_as_a_key_is_to_be_cast() -> None:
+    with pytest.raises(cells.Misfit) as refused:
+        cells.keys(pa.array([0], pa.timestamp("ms")))
+    assert "cast it to a date" in refused.value.hint
 
 
 # --- quotation marks
