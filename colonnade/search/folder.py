@@ -17,11 +17,13 @@ from colonnade.common.config.federation import check_id
 from colonnade.common.config.members import Config
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.dump import yaml_text
+from colonnade.common.parsing.file import parse
 from colonnade.common.run.files import refuse_foreign, write_kept
 from colonnade.common.run.run_folder import MemberFolder, read_record
 from colonnade.launcher.configuration import GivenConfig, naming_tables
 from colonnade.launcher.folder_lock import hold
 from colonnade.reports.console.outputs import make_folder, refuse_unwritable
+from colonnade.search.folds import table_digests
 
 Tables = Mapping[str, Any]
 """Tables by member, as for `colonnade.simulate`."""
@@ -59,9 +61,8 @@ class SearchFolder:
 
     @contextmanager
     def with_tables(self, given: GivenConfig) -> Iterator[None]:
-        """Writes the tables that were given in memory; removes them after an error, unless there is a record."""
+        """Names tables that were given in memory in errors; removes them after one, unless there is a record."""
         try:
-            given.write_tables(self.tables)
             with naming_tables(given.places(self.tables)):
                 yield
         except BaseException:
@@ -94,19 +95,41 @@ class SearchFolder:
                     for path in made:
                         path.rmdir()
 
-    def settle(self, identity: Mapping[str, str]) -> dict[str, Any]:
-        """Returns the folder's record, or a new unwritten one; both have a `place`.
+    def settle(self, given: GivenConfig, identity: Mapping[str, str]) -> dict[str, Any]:
+        """Returns the folder's record, or a new unwritten one; both have a `place`, and the digests of all `tables`.
+
+        Tables that were given in memory are in the folder afterwards.
 
         Raises:
-            InputError: the folder belongs to another search; the message names the differing parts.
+            InputError: the folder belongs to another search or other tables; the message names the differing parts.
+            DataError: a table cannot be read.
         """
+        fresh = self.path / ".tables"
+        try:
+            given.write_tables(fresh)
+            with naming_tables(given.places(fresh)):
+                tables = table_digests(parse(given.placed(fresh)), given.base)
+            found = self._agreed(identity, tables)
+            if given.tables:
+                shutil.rmtree(self.tables, ignore_errors=True)
+                fresh.rename(self.tables)
+            return found
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+    def _agreed(self, identity: Mapping[str, str], tables: Mapping[str, str]) -> dict[str, Any]:
         found = read_record(self.record)
         if found is None:
-            return {"of": dict(identity), "place": secrets.token_hex(8)}
-        before = found.get("of", {})
-        if differing := [key for key in identity if before.get(key) != identity[key]]:
+            return {"of": dict(identity), "tables": dict(tables), "place": secrets.token_hex(8)}
+        before, now = {**found.get("of", {}), **found.get("tables", {})}, {**identity, **tables}
+        if differing := [key for key in now if before.get(key, now[key]) != now[key]]:
             raise InputError(
                 f"{self.path} was begun with another {' and another '.join(differing)}",
+                hint="give what it was begun with, choose another --out, or remove the folder",
+            )
+        if "tables" not in found:
+            raise InputError(
+                f"{self.path} was begun by an earlier version, which has not noted the tables that its results are of",
                 hint="choose another --out, or remove the folder",
             )
         return found

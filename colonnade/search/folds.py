@@ -1,48 +1,103 @@
-"""Rows of a search: the common rows of aligned tables, and the rows of every fold."""
+"""Rows of a search: the tables they are of, the common rows of aligned tables, and the rows of every fold."""
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from sklearn.model_selection import KFold, StratifiedKFold
 from torch import Tensor
 
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.rows import Partition
-from colonnade.common.data.sources import load_labels
+from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.error_messages import whose
 from colonnade.common.run.files import write_kept
+from colonnade.server.privacy import digest_of
 from colonnade.server.training.context import check_labels
+from colonnade.server.training.fusion.active import active_features
 from colonnade.simulation.federation import find_rows
 
 _T = TypeVar("_T")
 
 
-def align_once(config: Config, base: Path, kept: Path) -> Path | None:
+def table_digests(config: Config, base: Path) -> dict[str, str]:
+    """Digests of all tables as they are read: values, words, keys in their order, labels and weights.
+
+    The keys name the tables in errors. A digest is a function of private rows: it stays in the search's folder.
+    """
+    labels = _labels(config, base)
+    found, server = {"label table": digest_of(labels)}, config.server
+    if server is not None and server.active is not None:
+        with whose(SERVER):
+            rows, ids = len(labels.values), labels.ids
+            own = active_features(config.federation, server, server.active, base, rows, ids=ids)
+        found[f"table of {SERVER}"] = own.fingerprint
+    for name, party in config.parties.items():
+        with whose(name):
+            features = load_features(party.data, config.federation.party_index(name), base)
+        found[f"table of {name}"] = features.fingerprint
+    return found
+
+
+@dataclass(frozen=True)
+class HeldTables:
+    """The tables that all results of a search are of, by their digests."""
+
+    config: Config
+    base: Path
+    digests: Mapping[str, str]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def check(self) -> None:
+        """Raises InputError if a table is another by now. What was computed since the last check is not to be kept."""
+        with self._lock:  # tables of one thread at a time in memory
+            found = table_digests(self.config, self.base)
+        if changed := [name for name, digest in self.digests.items() if found[name] != digest]:
+            raise InputError(
+                f"the {' and the '.join(changed)} changed while the command worked",
+                hint="restore it and give the same command again; or choose another --out, or remove the folder",
+            )
+
+
+def align_once(tables: HeldTables, kept: Path) -> Path | None:
     """Finds the common rows once for all simulations, in the order of the server's rows; returns their file.
 
     Each alignment has a new order, and another order gives other parts. Returns None if rows are matched by order.
 
     Args:
-        base: folder that paths in the configuration are relative to.
-        kept: file of the rows, which is read if it exists.
+        kept: file of the rows, which is used if it is of these tables: its row numbers are other persons in others.
     """
+    config = tables.config
     if config.federation.align == "none":
         return None
-    if not kept.exists():
-        rows = find_rows(config, base)
+    of = {"of": json.dumps([config.federation.keys.model_dump(mode="json"), dict(tables.digests)], sort_keys=True)}
+    if _about(kept) != of:
+        rows = find_rows(config, tables.base)
+        tables.check()
         order = rows[SERVER].argsort()
-        write_kept(kept, save({name: own[order].contiguous() for name, own in rows.items()}), 0o600)
+        write_kept(kept, save({name: own[order].contiguous() for name, own in rows.items()}, of), 0o600, in_new=True)
     return kept
+
+
+def _about(kept: Path) -> Mapping[str, str] | None:
+    try:
+        with safe_open(kept, framework="pt") as file:
+            found: Mapping[str, str] | None = file.metadata()
+            return found
+    except (OSError, SafetensorError):
+        return None
 
 
 def read_aligned(path: Path) -> Mapping[str, Tensor]:
@@ -82,14 +137,18 @@ class Fold:
 
 def pool_labels(config: Config, base: Path, aligned: Path | None) -> Tensor:
     """Labels of the rows that take part: all, or the common ones, without a source's own test rows."""
-    if config.server is None:
-        raise ConfigError("no `server` section", hint="the server's labels are needed")
-    with whose(SERVER):
-        labels = load_labels(config.server.labels, base, config.federation.task)
+    labels = _labels(config, base)
     check_labels(labels, config.federation)
     if aligned is not None:
         return labels.values[read_aligned(aligned)[SERVER]]
     return labels.values[: len(labels.values) - labels.official_test]
+
+
+def _labels(config: Config, base: Path) -> LabelColumn:
+    if config.server is None:
+        raise ConfigError("no `server` section", hint="the server's labels are needed")
+    with whose(SERVER):
+        return load_labels(config.server.labels, base, config.federation.task)
 
 
 def folds_of(labels: Tensor, folds: int, repeats: int, seed: int, *, stratified: bool) -> Iterator[Fold]:

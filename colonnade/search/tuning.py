@@ -6,14 +6,13 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from colonnade.common.config.members import Config
-from colonnade.common.data.sources import load_features
 from colonnade.common.errors import ColonnadeError, InputError
 from colonnade.common.parsing.dump import relocated
-from colonnade.common.parsing.error_messages import whose
 from colonnade.common.parsing.file import parse
 from colonnade.common.run.files import private_files
 from colonnade.launcher.configuration import ConfigLike, GivenConfig
@@ -29,7 +28,7 @@ from colonnade.search.folder import (
     refuse_unvalidated,
     write_config,
 )
-from colonnade.search.folds import align_once, pool_labels
+from colonnade.search.folds import HeldTables, align_once, pool_labels
 from colonnade.search.found import Search, as_csv, looked
 from colonnade.search.metrics import SearchMetric, search_metric
 from colonnade.search.pages import Lines, gain_words, is_private, tune_page
@@ -102,10 +101,12 @@ def tune(
         raise InputError(f"--pruner {pruner}: expected one of {', '.join(PRUNERS)}")
     identity = {**plan.identity, "seed": str(seed), "pruner": pruner}
     with private_files(), showing(progress), folder.locked(), folder.with_tables(given):
-        record = folder.settle(identity)
-        aligned = _read_data(plan, folder)
+        record = folder.settle(given, identity)
+        pool_labels(plan.config, plan.base, None)  # refuses unusable ones before the first trial
+        held = HeldTables(plan.config, plan.base, record["tables"])
+        aligned = align_once(held, folder.aligned)
         url = storage or f"sqlite:///{folder.path / 'trials.db'}"
-        name = f"{plan.config.federation.id}-{digest(identity)[:12]}"
+        name = f"{plan.config.federation.id}-{digest({**identity, **record['tables']})[:12]}"
         store = open_store(url, name, plan.space, plan.goal, place=record["place"], seed=seed, pruner=pruner)
         folder.write(record)
         lines = Lines(store, trials, show=progress)
@@ -114,7 +115,7 @@ def tune(
         deadline = time.monotonic() + (timeout if timeout is not None else float("inf"))
         try:
             with lines.searching():
-                _Loop(plan, store, lines, aligned, trials, jobs, deadline).run()
+                _Loop(plan, store, lines, held, str(aligned or ""), trials, jobs, deadline).run()
         except BaseException:
             store.recover()  # queues running trials again
             raise
@@ -159,6 +160,7 @@ class _Loop:
     plan: _Plan
     store: TrialStore
     lines: Lines
+    held: HeldTables
     aligned: str
     trials: int
     jobs: int
@@ -187,16 +189,16 @@ class _Loop:
             value = result.metrics.get(self.plan.goal.metric)
             if value is None:
                 raise _no_metric(self.plan.goal, result.metrics)
+            tell = partial(self._tell, asked, result, value)
         except Exception as error:
-            if self._stop.is_set():
-                return  # the search has ended; this trial is queued again
-            if not isinstance(error, ColonnadeError) and self.jobs > 1:
+            if not isinstance(error, ColonnadeError) and self.jobs > 1 and not self._stop.is_set():
                 raise  # of this process, such as a lost storage: a worker's faults arrive as failures
-            self.store.fail(asked, failure(error)[0])
-        else:
-            if self._stop.is_set():
-                return
-            self._tell(asked, result, value)
+            tell = partial(self.store.fail, asked, failure(error)[0])
+        if not self._stop.is_set():
+            self.held.check()
+        if self._stop.is_set():
+            return  # the search has ended; this trial is queued again
+        tell()
         self.lines.ended(asked)
 
     def _tell(self, asked: Asked, result: Result, value: float) -> None:
@@ -232,16 +234,6 @@ class _Loop:
 def _no_metric(goal: SearchMetric, metrics: Mapping[str, float]) -> InputError:
     known = ", ".join(f"val_{name}" for name in metrics)
     return InputError(f"the validation rows have no {goal.name}", hint=f"there are {known}")
-
-
-def _read_data(plan: _Plan, folder: SearchFolder) -> str:
-    """Refuses missing or unusable data before the first trial. Returns the file of aligned rows, "" for none."""
-    pool_labels(plan.config, plan.base, None)
-    for name, party in plan.config.parties.items():
-        with whose(name):
-            load_features(party.data, plan.config.federation.party_index(name), plan.base)
-    kept = align_once(plan.config, plan.base, folder.aligned)
-    return "" if kept is None else str(kept)
 
 
 def _leave(plan: _Plan, store: TrialStore, lines: Lines, folder: SearchFolder) -> Search:

@@ -24,7 +24,7 @@ from colonnade.reports.console.outputs import write_text
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.words import counted
 from colonnade.search.folder import SearchFolder, Tables, digest, place_of, refuse_fewer
-from colonnade.search.folds import align_once, folds_of, pool_labels
+from colonnade.search.folds import HeldTables, align_once, folds_of, pool_labels
 from colonnade.search.found import rows_fragment
 from colonnade.search.metrics import SearchMetric, fold_metric
 from colonnade.search.pages import FOLDS_PRIVACY, FoldRecord, cv_page, is_private, say_folds
@@ -127,11 +127,12 @@ def cv(
     tree = without_space(whole)
     splits = {"folds": folds, "repeats": repeats, "seed": seed, "stratified": evenly}
     with private_files(), showing(progress), folder.locked(), folder.with_tables(given):
-        record = folder.settle({"configuration": digest(tree), "division": digest(splits)})
-        aligned = align_once(parsed, base, folder.aligned)
+        record = folder.settle(given, {"configuration": digest(tree), "division": digest(splits)})
+        held = HeldTables(parsed, base, record["tables"])
+        aligned = align_once(held, folder.aligned)
         labels = pool_labels(parsed, base, aligned)
         drawn = list(folds_of(labels, folds, repeats, seed, stratified=evenly))
-        run = _Folds(tree, base, parsed, folder, goal, "" if aligned is None else str(aligned), record, show=progress)
+        run = _Folds(tree, held, folder, goal, "" if aligned is None else str(aligned), record, show=progress)
         run.perform(drawn, jobs)
         return run.leave(splits)
 
@@ -148,8 +149,7 @@ class _Folds:
     """The folds of a cross-validation; completed ones are stored in the folder."""
 
     tree: Tree
-    base: Path
-    config: Config
+    held: HeldTables
     folder: SearchFolder
     goal: SearchMetric
     aligned: str
@@ -175,6 +175,7 @@ class _Folds:
 
     def _run(self, fold: Fold, performer: Performer, jobs: int) -> None:
         result = performer.perform(self._task(fold, jobs), lambda _number, _metrics, _last: True)
+        self.held.check()
         if self.goal.metric not in result.metrics:
             raise InputError(
                 f"fold {fold.number} of repeat {fold.repeat} has no {self.goal.metric}",
@@ -190,12 +191,12 @@ class _Folds:
         self._say(f"repeat {fold.repeat}, fold {fold.number}: {value} on {made.rows} rows in {made.seconds:.1f} s")
 
     def _task(self, fold: Fold, jobs: int) -> Task:
-        own = self.config.server
+        own = self.held.config.server
         return Task(
             self.tree,
-            str(self.base),
+            str(self.held.base),
             part="test",
-            thorough=self.config.federation.stop is not None,
+            thorough=self.held.config.federation.stop is not None,
             aligned=self.aligned,
             held=tuple(fold.held.tolist()),
             threads=threads_each(jobs, own.threads if own else 0),
@@ -209,12 +210,12 @@ class _Folds:
             "each": [record.plain() for record in records],
         }  # fmt: skip
         self.folder.write(self.record)
-        write_text(found.page, cv_page(self.config, self.goal.metric, records, splits))
+        write_text(found.page, cv_page(self.held.config, self.goal.metric, records, splits))
         if self.show:
             console.show(_table(found, records))
             for line in say_folds(found.metric, records):
                 self._say(line, "")
-            if is_private(self.config):
+            if is_private(self.held.config):
                 self._say(FOLDS_PRIVACY, "yellow")
             console.point("page", found.page)
         return found

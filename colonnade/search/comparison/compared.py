@@ -147,6 +147,7 @@ def compare(
     refuse_unvalidated(parsed)
     wanted = _metric(metric, parsed)
     with private_files(), showing(progress), folder.locked(), folder.with_tables(given):
+        given.write_tables(folder.tables)
         subject = read_subject(parsed, given.base, folder.path / "data", rows)
         shelf, (name, why) = RunShelf(folder.path / "runs", subject.digest), subject.metric
         goal, why = (wanted, "--metric") if wanted else (_fitting(name, parsed), why)

@@ -25,8 +25,7 @@ from colonnade.common.data.sources import load_features, load_labels, prepare, t
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.error_messages import whose
 from colonnade.common.run.files import write_kept
-from colonnade.reports.console.outputs import make_folder
-from colonnade.search.folds import align_once, parts_bytes, read_aligned
+from colonnade.search.folds import HeldTables, align_once, parts_bytes, read_aligned, table_digests
 from colonnade.server.training.classes import UNEQUAL, ClassBalance
 from colonnade.server.training.context import check_labels
 from colonnade.server.training.fusion.active import active_features
@@ -118,7 +117,9 @@ def read_subject(config: Config, base: Path, folder: Path, rows: int | None) -> 
     """
     assert config.server is not None  # refused earlier
     federation = config.federation.model_copy(update={"privacy": None})
-    aligned = _aligned(config, base, folder)
+    tables = HeldTables(config, base, {} if federation.align == "none" else table_digests(config, base))
+    kept = align_once(tables, folder / "aligned.safetensors")
+    aligned = {} if kept is None else read_aligned(kept)
     with whose(SERVER):
         whole = load_labels(config.server.labels, base, federation.task)
     check_labels(whole, federation)
@@ -129,13 +130,13 @@ def read_subject(config: Config, base: Path, folder: Path, rows: int | None) -> 
             "there are no test rows: federation.rows.test is 0", hint="set federation.rows.test, for example to 0.2"
         )
     taken = torch.cat([parts.train, parts.validation, parts.test])
-    values, tables = dict[str, Tensor](), dict[str, Features]()
+    values, typed = dict[str, Tensor](), dict[str, Features]()
 
     def add(name: str, data: DataConfig, features: Features) -> None:
         features = sampled(features, aligned.get(name))
         refuse_other_rows(name, len(features.values), len(labels.values))
         values[name] = prepare(data, features, parts.train, federation.seed, name)[taken]
-        tables[name] = replace(typed_table(data, features).rows(taken), ids=None)
+        typed[name] = replace(typed_table(data, features).rows(taken), ids=None)
 
     if (own := config.server.active) is not None:
         rows, ids = len(whole.values), whole.ids
@@ -143,30 +144,9 @@ def read_subject(config: Config, base: Path, folder: Path, rows: int | None) -> 
     for name, party in config.parties.items():
         with whose(name):
             add(name, party.data, load_features(party.data, federation.party_index(name), base))
-    return _written(folder, values, tables, replace(labels.rows(taken), ids=None), parts)
-
-
-def _aligned(config: Config, base: Path, folder: Path) -> Mapping[str, Tensor]:
-    """The common rows of every member; none if rows are matched by order."""
-    if config.federation.align == "none":
-        return {}
-    make_folder(folder)
-    kept = align_once(config, base, folder / f"aligned-{_keys(config, base)}.safetensors")
-    assert kept is not None  # rows are aligned
-    return read_aligned(kept)
-
-
-def _keys(config: Config, base: Path) -> str:
-    """Digest of all members' row keys: other keys are aligned anew."""
-    if config.federation.align == "none" or config.server is None:
-        return ""
-    with whose(SERVER):
-        found = [[*(load_labels(config.server.labels, base, config.federation.task).ids or ())]]
-    for name, party in config.parties.items():
-        with whose(name):
-            found.append([*(load_features(party.data, config.federation.party_index(name), base).ids or ())])
-    agreed = config.federation.keys.model_dump(mode="json")
-    return hashlib.sha256(repr((agreed, found)).encode()).hexdigest()[:16]
+    if aligned:
+        tables.check()
+    return _written(folder, values, typed, replace(labels.rows(taken), ids=None), parts)
 
 
 def limited(parts: Partition, rows: int | None, seed: int) -> Partition:
