@@ -130,6 +130,14 @@ def hint_of_numbers(hint: str) -> str:
     return f"{hint}; if the labels are classes, set federation.task to classification"
 
 
+def doubt_of_numbers(doubt: Doubt) -> Doubt:
+    """A warning about a column of numbers, for labels, whose types nobody declares."""
+    hint = doubt.hint.partition("; if not, ")[0]
+    if "`types" in hint:
+        hint = "write dates as days since one of them; if they are codes, set federation.task to classification"
+    return replace(doubt, hint=hint)
+
+
 def _numbers(words: Sequence[str]) -> Tensor | None:
     """The numbers that all words are; None if one is a name, as 0_1, 007, 1e5 and nan are."""
     if not all(map(_NUMBER.fullmatch, words)):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -173,6 +174,7 @@ class TableColumns:
         instead: the configuration's remedy for missing values, where they are refused.
         repeats: True if several rows may have one key.
         disk: folder of a file that takes the values; None for memory.
+        doubted: True if declared numbers are doubted as inferred ones are: nobody has declared them.
     """
 
     table: Table
@@ -185,6 +187,7 @@ class TableColumns:
     instead: str = "missing: mean"
     repeats: bool = False
     disk: Path | None = None
+    doubted: bool = False
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -413,13 +416,16 @@ class _Types:
         """Infers them, or takes the declared ones. The error names every column that cannot be read."""
         found, doubts, wrong = [], list[Doubt](), {}
         for name in source.names:
-            unit = source.units.get(name, "")
+            unit, (column, before) = source.units.get(name, ""), examined[name]
+            place = partial(_place, source.table, before)
             try:
-                type = source.types.get(name) or ("number" if unit else _guessed(source, *examined[name], name, doubts))
+                type = source.types.get(name) or ("number" if unit else _guessed(source, column, place, name, doubts))
             except cells.Misfit as misfit:
                 wrong[name] = misfit
             else:
                 found.append(cells.Reading(type, source.notation, unit))
+                if source.doubted and cells.is_text(column):
+                    doubts += looks.of_numbers(name, column, source.notation, place)
         if wrong:
             name, one = next(iter(wrong.items()))
             with located(source.table, name, examined[name][1]):
@@ -427,9 +433,10 @@ class _Types:
         return cls(tuple(found), tuple(doubts))
 
 
-def _guessed(source: TableColumns, column: pa.Array, before: int, name: str, doubts: list[Doubt]) -> Type:
-    """The type of cells that `before` rows precede."""
-    sample, place = column.slice(0, looks.SAMPLE), (lambda row: source.table.place(before + row))
+def _guessed(
+    source: TableColumns, column: pa.Array, place: Callable[[int], str], name: str, doubts: list[Doubt]
+) -> Type:
+    """The type of cells, which `place` locates by their numbers."""
     if cells.is_number(column):
         return "number"
     if not cells.is_text(column):
@@ -439,9 +446,13 @@ def _guessed(source: TableColumns, column: pa.Array, before: int, name: str, dou
         raise cells.Misfit(0, f"is of type {column.type}, neither a number nor a word", *ways)
     kind, found = looks.guess(name, column, source.notation)
     doubts += found
-    if kind == "number" and not found:
-        doubts += looks.coded(name, sample, place)
+    if kind == "number":
+        doubts += looks.of_numbers(name, column, source.notation, place)
     return kind
+
+
+def _place(table: Table, before: int, row: int) -> str:
+    return table.place(before + row)
 
 
 class _Reading:
@@ -493,21 +504,10 @@ class _Reading:
         yield from looks.whole_codes(self._values, asked)
         yield from self._suspects()
         for place, of in enumerate(fields):
-            if of.words is not None and (groups := looks.written_twice(of.words)):
-                yield self._twice(place, groups)
+            if of.words is not None:
+                yield from looks.alike(of.name, of.words, self._values[:, place], self._table.place)
             if of.words and of.name not in self._source.types and (marks := looks.marks_of_missing(of.words)):
                 yield self._marked(place, [of.words[mark] for mark in marks], marks)
-
-    def _twice(self, place: int, groups: Sequence[Sequence[int]]) -> Doubt:
-        """A warning about words that are probably one: all but the most frequent of each group are counted."""
-        column = self._values[:, place]
-        counts = np.bincount(column[~np.isnan(column)].astype(np.int64), minlength=max(map(max, groups)) + 1)
-        rarer = np.isin(
-            column, [code for group in groups for code in sorted(group, key=lambda code: -counts[code])[1:]]
-        )
-        first = self._table.place(int(rarer.argmax()))
-        what = f"has words that differ from others in quotation marks, spaces or case alone, in {int(rarer.sum())} rows"
-        return Doubt(self.names[place], f"{what} (first in {first})", "write them alike: each is a category of its own")
 
     def _marked(self, place: int, words: Sequence[str], codes: Sequence[int]) -> Doubt:
         """A warning about a category with words for a missing value, of these codes."""

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
@@ -17,17 +18,18 @@ from torch import Tensor
 
 from colonnade.common.config.data import tables as sections
 from colonnade.common.config.data.columns import PartyIndex, Type
+from colonnade.common.data.columns import looks
 from colonnade.common.data.columns.cells import Notation, dates
 from colonnade.common.data.columns.features import Doubt, Features, TypedColumn
 from colonnade.common.data.formats.arrays import ArrayFile
 from colonnade.common.data.formats.csv_file import CsvFile
 from colonnade.common.data.keys import KeyColumn, keys_of_rows
 from colonnade.common.data.known_sets.catalogue import find, find_file
-from colonnade.common.data.labels import LabelColumn, classify_coded, hint_of_numbers, with_positive
+from colonnade.common.data.labels import LabelColumn, classify_coded, doubt_of_numbers, hint_of_numbers, with_positive
 from colonnade.common.data.pretrained.contents import with_contents
 from colonnade.common.data.repeated import OneRowAKey
 from colonnade.common.data.split import part_of
-from colonnade.common.data.table import HasIndex, Marked, Table, TableColumns, read_words, require, require_names
+from colonnade.common.data.table import HasIndex, Marked, Table, TableColumns, Words, read_words, require, require_names
 from colonnade.common.data.table_cache import OnDisk, TableCache
 from colonnade.common.errors import ConfigError, DataError, nearest
 from colonnade.common.moved import moved
@@ -279,12 +281,22 @@ def _classes(config: sections.TableLabelsConfig, table: Table, label: str) -> La
     _refuse_none(table, int(known.count_nonzero()))
     rows, doubtful = _labelled(config, table, keys, known)
     values, classes = classify_coded(_of(codes, rows), found.words, f"{table}, column {label!r}")
-    doubtful = (*found.doubts, *doubtful)
-    if found.trimmed:
-        what = f"has white space around the class in {found.trimmed} rows, which is left out"
-        doubtful = (Doubt(label, what, "write the names in `federation.classes` without it"), *doubtful)
+    doubtful = (*_of_classes(config, table, label, found), *found.doubts, *doubtful)
     labels = LabelColumn(values, classes, 0, _those(keys, rows), weights=_weights(config, table, known, rows))
     return _counted(labels, known, doubtful)
+
+
+def _of_classes(config: sections.TableLabelsConfig, table: Table, label: str, found: Words) -> Iterator[Doubt]:
+    if found.trimmed:
+        what = f"has white space around the class in {found.trimmed} rows, which is left out"
+        yield Doubt(label, what, "write the names in `federation.classes` without it")
+    yield from looks.alike(label, found.words, found.codes, table.place, classes=True)
+    if places := looks.marks_of_missing(found.words):
+        rows, marks = np.isin(found.codes, places), [found.words[place] for place in places]
+        first = table.place(int(rows.argmax()))
+        what = f"has the class {', '.join(map(repr, marks))} in {rows.sum()} rows (first in {first})"
+        said = looks.missing(marks, config.missing_values, more="missing: drop")
+        yield Doubt(label, what, f"if it stands for a missing label, say {said} of the labels")
 
 
 def _numbers(config: sections.TableLabelsConfig, table: Table, names: tuple[str, ...]) -> LabelColumn:
@@ -293,7 +305,7 @@ def _numbers(config: sections.TableLabelsConfig, table: Table, names: tuple[str,
         gaps = config.missing == "drop"
         source = TableColumns(
             table, names, config.key, kinds, gaps, _notation(config), instead="missing: drop",
-            repeats=config.repeated != "refuse",
+            repeats=config.repeated != "refuse", doubted=True,
         )  # fmt: skip
         found = source.features()
     except DataError as wrong:
@@ -303,7 +315,8 @@ def _numbers(config: sections.TableLabelsConfig, table: Table, names: tuple[str,
     rows, doubtful = _labelled(config, table, found.ids, known)
     weights = _weights(config, table, known, rows)
     labels = LabelColumn(_of(found.values, rows), (), 0, _those(found.ids, rows), weights=weights)
-    return _counted(labels, known, (*found.doubts, *doubtful))
+    doubts = (doubt_of_numbers(doubt) if doubt.column in names else doubt for doubt in found.doubts)
+    return _counted(labels, known, (*doubts, *doubtful))
 
 
 def _counted(labels: LabelColumn, known: Tensor, doubts: tuple[Doubt, ...]) -> LabelColumn:

@@ -492,12 +492,12 @@ def check_labels(labels: LabelColumn, federation: FederationConfig) -> None:
                 hint="mend federation.targets, in every party's file too, or server.labels",
             )
         return
-    found = len(labels.classes)
+    found, doubts = len(labels.classes), map(str, labels.doubts)
     if found != federation.outputs:
         raise DataError(
             f"federation.classes says {federation.outputs} classes, the labels have {found} "
             f"({', '.join(labels.classes[:20])})",
-            hint="mend federation.classes, in every party's file too, or server.labels",
+            hint="; ".join(["mend federation.classes, in every party's file too, or server.labels", *doubts]),
         )
     if not isinstance(federation.classes, int) and tuple(federation.classes) != tuple(labels.classes):
         raise DataError(

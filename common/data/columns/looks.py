@@ -97,7 +97,7 @@ def guess(name: str, column: pa.Array, notation: Notation) -> tuple[Kind, list[D
     numbers = int(pc.sum(fits).as_py() or 0)
     sample = text.slice(0, SAMPLE)
     if filled == 0 == unwritten - len(text) or (numbers and _numbers_with_marks(text, fits)):
-        return "number", list(_numeric(name, sample, notation))
+        return "number", []
     plain = int(pc.sum(notation.fits(sample)).as_py() or 0)
     present = len(sample) - sample.null_count
     if found := looks_of(name, sample, notation):
@@ -231,6 +231,13 @@ def _refusal(name: str, text: pa.Array, look: Look, present: int) -> cells.Misfi
     return cells.Misfit(row, what, look.remedy, f"if they are words or codes, {entry(name, 'category')}")
 
 
+def of_numbers(name: str, column: pa.Array, notation: Notation, place: Callable[[int], str]) -> list[Doubt]:
+    """Warnings about text of numbers that may separate thousands, or be dates or codes; `place` as of `coded`."""
+    sample = column.slice(0, SAMPLE)
+    found = list(_numeric(name, cells.without_marks(cells.written(sample)), notation))
+    return found or list(coded(name, sample, place))
+
+
 def _numeric(name: str, text: pa.Array, notation: Notation) -> Iterator[Doubt]:
     filled = text.drop_null()
     if _all_match(filled, _COMPACT):
@@ -323,14 +330,33 @@ def _truthful(name: str, text: pa.Array) -> Iterator[Doubt]:
         )
 
 
-def written_twice(words: Sequence[str]) -> list[list[int]]:
-    """Places of words that differ in quotation marks, white space or, of three letters and more, in case alone."""
+def alike(
+    name: str, words: Sequence[str], codes: np.ndarray, place: Callable[[int], str], *, classes: bool = False
+) -> Iterator[Doubt]:
+    """A warning about words that are probably one: all but the most frequent of each group are counted.
+
+    Args:
+        codes: the place of every row's word in `words`; below 0, or NaN, where one is missing.
+        classes: True for those of labels, which are few: case counts in short ones too, and some are shown.
+    """
+    if not (groups := _written_twice(words, 1 if classes else _DIFFERENT)):
+        return
+    counts = np.bincount(codes[codes >= 0].astype(np.int64), minlength=len(words))
+    rarer = np.isin(codes, [code for group in groups for code in sorted(group, key=lambda code: -counts[code])[1:]])
+    shown = f" ({' and '.join(repr(words[code]) for code in groups[0])})" if classes else ""
+    of = "class" if classes else "category"
+    what = f"has words that differ from others in quotation marks, spaces or case alone{shown}, in {rarer.sum()} rows"
+    yield Doubt(name, f"{what} (first in {place(int(rarer.argmax()))})", f"write them alike: each is a {of} of its own")
+
+
+def _written_twice(words: Sequence[str], cased: int) -> list[list[int]]:
+    """Places of words that differ in quotation marks, white space or, with so many letters, in case alone."""
     if len(words) > _MOST_WORDS:
         return []
     found: dict[str, list[int]] = {}
     for place, word in enumerate(words):
         bare = _DECORATION.sub("", word)
-        found.setdefault(bare.casefold() if len(bare) >= _DIFFERENT else bare, []).append(place)
+        found.setdefault(bare.casefold() if len(bare) >= cased else bare, []).append(place)
     return [places for bare, places in found.items() if bare and len(places) > 1]
 
 

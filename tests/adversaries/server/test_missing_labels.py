@@ -91,6 +91,18 @@ def test_check_reports_their_number(folder: Path, capsys: pytest.CaptureFixture[
     assert f"{len(lines[::EVERY])} of {len(lines)} rows have no label and are left out" in capsys.readouterr().out
 
 
+def test_a_mark_that_stands_for_a_missing_label_is_told_with_the_setting_that_drops_it(folder: Path) -> None:
+    lines, config, file = rows(folder), tree(), folder / "federation.yaml"
+    write(folder, [{**line, "label": line["label"].strip() or "-"} for line in lines])
+    file.write_text(yaml.safe_dump(config))
+    with pytest.raises(DataError, match=r"2 classes, the labels have 3 \(-, 0, 1\)") as refused:
+        check(file, ())
+    assert "`missing_values: ['-'], missing: drop` of the labels" in refused.value.hint
+    config["server"]["labels"]["missing_values"] = ["-"]
+    file.write_text(yaml.safe_dump(config))
+    check(file, ())
+
+
 def test_the_server_reports_their_number(folder: Path) -> None:
     file, out = folder / "federation.yaml", folder / "run"
     file.write_text(yaml.safe_dump(tree()))

@@ -5,6 +5,7 @@ import torch
 from pydantic import TypeAdapter
 
 from colonnade.common.config.data.sources import LabelConfig
+from colonnade.common.config.run_options import Task
 from colonnade.common.data.labels import LabelColumn, classify
 from colonnade.common.data.sources import load_labels
 from colonnade.common.data.table_cache import TableCache
@@ -38,6 +39,31 @@ def test_refuses(words: list[str], message: str) -> None:
     with pytest.raises(DataError, match=f"^t.csv {message}") as caught:
         classify(words, "t.csv")
     assert caught.value.hint
+
+
+MARK = "in 1 rows (first in {}, line 4); if it stands for a missing label, say `missing_values: ["
+POINTS = "it may separate thousands; if it is, `decimal: ',', thousands: '.'`"
+
+
+@pytest.mark.parametrize(
+    ("task", "cells", "said"),
+    [
+        ("classification", "yes no None yes", f"has the class 'None' {MARK}'None'], missing: drop` of the labels"),
+        ("classification", "0 1 - 1", f"has the class '-' {MARK}'-'], missing: drop` of the labels"),
+        ("classification", "yes no NA yes", f"has the class 'NA' {MARK}'NA'], missing: drop`"),
+        ("classification", "yes no yes\u200b yes", r"case alone ('yes' and 'yes\u200b'), in 1 rows (first in {}, line"),
+        ("classification", "no ja No ja no", "case alone ('no' and 'No'), in 1 rows (first in {}, line 4)"),
+        ("regression", "1.100 2.107 7", POINTS),
+        ("regression", "20240301 20240302", "look like dates without marks (YYYYMMDD); write dates as days"),
+        ("regression", "1.1 1.10 2.5", "as versions and codes are (1.1 and 1.10); write dates"),
+    ],
+)
+def test_labels_are_doubted_as_columns_are(tmp_path: Path, task: Task, cells: str, said: str) -> None:
+    path = tmp_path / "y.csv"
+    path.write_text("\n".join(["y", *cells.split(" ")]))
+    how = TypeAdapter(LabelConfig).validate_python({"source": "csv", "path": "y.csv", "label": "y"})
+    (doubt,) = map(str, load_labels(how, tmp_path, task).doubts)
+    assert said.replace("{}", str(path)) in doubt and "`types" not in doubt
 
 
 def weighed(folder: Path, *weights: str) -> LabelColumn:
