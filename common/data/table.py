@@ -92,7 +92,7 @@ class Marked:
         self._table, self.marks, self._notation = table, tuple(marks), notation
         self._marks = pa.array(marks)
         days = cells.days(cells.dates(self._marks))
-        self._days = pa.array(days[~np.isnan(days)])
+        self.days = days[~np.isnan(days)]
         self._numbers = pa.array([float(mark) for mark in marks if NUMBER.fullmatch(mark)], pa.float64())
         self.index, self.unwritten = (table.index, table.unwritten) if isinstance(table, HasIndex) else ((), ())
 
@@ -122,8 +122,8 @@ class Marked:
                 found = pc.or_(found, pc.is_in(values, self._numbers))
         elif cells.is_number(column) and not pa.types.is_boolean(column.type) and not pa.types.is_null(column.type):
             found = pc.is_in(pc.cast(column, pa.float64(), safe=False), self._numbers)
-        elif len(self._days) and (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):
-            found = pc.is_in(pc.floor(pa.array(cells.days(column), from_pandas=True)), self._days)
+        elif len(self.days) and (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):
+            found = pc.is_in(pc.floor(pa.array(cells.days(column), from_pandas=True)), pa.array(self.days))
         else:
             return column
         return pc.if_else(found, pa.scalar(None, column.type), column)
@@ -438,6 +438,8 @@ def _guessed(
 ) -> Type:
     """The type of cells, which `place` locates by their numbers."""
     if cells.is_number(column):
+        if pa.types.is_integer(column.type) and (pc.max(sample).as_py() or 0) > 2**53:
+            doubts += looks.coded(name, pc.cast(sample, pa.string()), place)
         return "number"
     if not cells.is_text(column):
         ways = ["leave it out with `drop`, convert it, or declare it a `category` under `types`"]
@@ -556,12 +558,15 @@ class _Reading:
 
     def _numbers(self, name: str, reading: cells.Reading, column: pa.Array) -> np.ndarray:
         try:
-            return reading.numbers(column)
+            values = reading.numbers(column)
         except cells.Misfit as misfit:
             if reading.type == "number" and cells.is_text(column):
                 text = cells.written(column)
                 misfit.hint = looks.meant(name, text, misfit.row, reading.notation, self._source.marks) or misfit.hint
             raise
+        if reading.type.startswith("date") and isinstance(self._table, Marked):  # text is a day only here
+            values = np.where(np.isin(np.floor(values), self._table.days), np.nan, values)
+        return values
 
     def _coded(self, place: int, column: pa.Array) -> np.ndarray:
         found, codes = _encoded(column), self._codes[place]

@@ -136,7 +136,7 @@ class Reading:
     def numbers(self, cells: pa.Array) -> np.ndarray:
         """(n,) float64, NaN where a number is missing. Raises Misfit if a cell is not of the type, or not finite."""
         if self.type.startswith("date"):
-            return days(self._instants(cells))
+            return self._days(cells)
         if not is_text(cells):
             values = _typed(cells, self.type)
         elif self.type == "boolean":
@@ -168,6 +168,14 @@ class Reading:
         fits = pc.if_else(self.notation.fits(bare), bare, pa.scalar(None, pa.string()))
         _refuse(text, fits, "is no number")
         return _floats(pc.cast(self.notation.plain(bare), pa.float64()))
+
+    def _days(self, cells: pa.Array) -> np.ndarray:
+        found = days(self._instants(cells))
+        if (wrong := np.abs(found - _YEAR_0) >= _YEARS).any():
+            row = int(wrong.argmax())
+            said = shown(pc.cast(cells.slice(row, 1), pa.string()), 0)  # Python has no such date
+            raise Misfit(row, f"{said} is no date of the years -9999 to 9999", MEND)
+        return found
 
     def _instants(self, cells: pa.Array) -> pa.Array:
         kind = cells.type
@@ -218,7 +226,7 @@ def keys(cells: pa.Array) -> pa.Array:
     `federation.keys` to compare. Raises Misfit.
     """
     kind = cells.type
-    if not (is_text(cells) or pa.types.is_date32(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
+    if not (is_text(cells) or pa.types.is_date32(kind) or is_whole(kind) or pa.types.is_null(kind)):
         hint = "keys are words or whole numbers: write them so"
         if pa.types.is_timestamp(kind) or pa.types.is_date64(kind):
             hint = (
@@ -245,6 +253,11 @@ def is_number(cells: pa.Array) -> bool:
     kind = cells.type
     of = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null)
     return any(one(kind) for one in of)
+
+
+def is_whole(kind: pa.DataType) -> bool:
+    """True for a type of whole numbers alone: databases have them also as decimals without a fraction."""
+    return bool(pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0))
 
 
 def written(cells: pa.Array) -> pa.Array:
@@ -318,7 +331,8 @@ def _floats(cells: pa.Array) -> np.ndarray:
     return found
 
 
-_DAY = 86_400e6  # microseconds
+_PER_DAY = {"D": 1, "s": 86_400, "ms": 86_400e3, "us": 86_400e6}
+_YEAR_0, _YEARS = -719_528, 3_652_425  # the day it began, and 10,000 years in days
 _INSTANT = pa.timestamp("us")
 
 
@@ -334,8 +348,12 @@ def dates(text: pa.Array, form: str = "") -> pa.Array:
 
 def days(instants: pa.Array) -> np.ndarray:
     """Days since 1970, (n,) float64, NaN where a date is missing; instants of any resolution."""
-    counted = pc.cast(pc.cast(instants, _INSTANT, safe=False), pa.int64())
-    found: np.ndarray = pc.divide(pc.cast(counted, pa.float64(), safe=False), _DAY).to_numpy(zero_copy_only=False)
+    kind = instants.type
+    unit = kind.unit if pa.types.is_timestamp(kind) else "ms" if pa.types.is_date64(kind) else "D"
+    if unit == "ns":  # all others may hold dates that it does not
+        instants, unit = pc.cast(instants, pa.timestamp("us", kind.tz), safe=False), "us"
+    counted = pc.cast(pc.cast(instants, pa.int32() if unit == "D" else pa.int64()), pa.float64(), safe=False)
+    found: np.ndarray = pc.divide(counted, float(_PER_DAY[unit])).to_numpy(zero_copy_only=False)
     return found
 
 

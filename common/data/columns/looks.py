@@ -51,7 +51,7 @@ _CODED = frozenset({
 })  # fmt: skip
 _PLAIN_MARK = re.compile(r"0|-?[1-9]\d{0,14}(\.\d{0,4}[1-9])?", re.ASCII)
 _EXPONENT = r"^\d+[eE]\d+$"  # programs write 1e+05 or 1.0E5, and codes are written so
-_LIKE_CODES = r"^\s*(0\d+|\d+[eE]\d+|\d+\.\d*0)\s*$"
+_LIKE_CODES = r"^\s*(0\d+|\d{17,}|\d+[eE]\d+|\d+\.\d*0)\s*$"
 _CELLS = 1_000_000  # of a table, that are examined for codes
 _FEW, _EACH = 50, 20  # different whole numbers that may be codes, and rows of each
 _DECORATION = re.compile("[\"'`’“”\\s\u200b-\u200f\ufeff]+")
@@ -259,14 +259,15 @@ def _all_match(text: pa.Array, pattern: str) -> bool:
 def coded(name: str, text: pa.Array, place: Callable[[int], str]) -> Iterator[Doubt]:
     """A warning about text of numbers that seem to be codes, from which a model would learn as from amounts.
 
-    Some have leading zeros or a letter e within, or one number is written in two ways (1.1 and 1.10). `place` locates a
-    cell by its number from 0.
+    Some have leading zeros, 17 digits or a letter e within, or one number is written in two ways (1.1 and 1.10).
+    `place` locates a cell by its number from 0.
     """
     if not pc.any(pc.match_substring_regex(text, _LIKE_CODES)).as_py():
         return
     text = cells.written(text)
     for pattern, what in (
         (r"^0\d+$", "have zeros before them, as codes have"),
+        (r"^\d{17,}$", "have more digits than the 16 that are read"),
         (_EXPONENT, "have a letter e within, as codes have: 1e5 is read as 100000"),
     ):
         found = pc.match_substring_regex(text, pattern)

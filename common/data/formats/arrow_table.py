@@ -244,7 +244,8 @@ class ArrowFiles:
         if field.name not in file.schema.names:
             return pa.repeat(pa.scalar(file.folders[field.name], pa.string()), batch.num_rows)
         column = cells.decoded(batch.column(field.name))
-        return column if column.type.equals(field.type) else column.cast(field.type, safe=False)
+        dated = pa.types.is_timestamp(field.type) and getattr(column.type, "unit", "") != "ns"
+        return column if column.type.equals(field.type) else column.cast(field.type, safe=dated)
 
     def _broken(self, error: Exception) -> DataError:
         kind = "Parquet" if self._kind == "parquet" else "an Arrow (Feather) file"
@@ -269,8 +270,9 @@ def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         return other
     if all(map(pa.types.is_unsigned_integer, kinds)):
         return pa.uint64()
-    if all(map(pa.types.is_integer, kinds)):
-        return None if pa.uint64() in kinds else pa.int64()
+    if all(map(cells.is_whole, kinds)) and not any(map(pa.types.is_decimal256, kinds)):
+        signed = all(map(pa.types.is_integer, kinds)) and pa.uint64() not in kinds
+        return pa.int64() if signed else pa.decimal128(38)
     return next((common for is_one, common in _ALIKE if all(map(is_one, kinds))), None)
 
 

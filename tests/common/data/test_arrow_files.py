@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -123,6 +124,27 @@ def test_numbers_of_several_types_are_numbers(
     assert {*(as_words.fields[0].words or ())} <= {str(float(x)) for some in values for x in some} | {
         str(x) for some in values for x in some
     } | {f"{x}.00" for some in values for x in some}
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(("int8", "uint64", "int64", "decimal"))))
+def test_whole_numbers_of_every_size_are_exact(tmp_path: Path, order: tuple[str, ...]) -> None:
+    kinds = {"int8": (7, pa.int8()), "uint64": (2**64 - 1, pa.uint64()), "int64": (-(2**63), pa.int64())}
+    kinds["decimal"] = 2**62, pa.decimal128(38)
+    for number, name in enumerate(order):
+        (tmp_path / "t").mkdir(exist_ok=True)
+        one = pa.array([kinds[name][0]], kinds[name][1])
+        pa.parquet.write_table(pa.table({"id": one, "code": one, "x": one}), tmp_path / "t" / f"{number}.parquet")
+    found = read(tmp_path, "parquet", types={"code": "category"})
+    expected = [str(kinds[name][0]) for name in order]
+    assert found.ids == tuple(expected) and {*(found.fields[0].words or ())} == {*expected}
+    assert found.values[:, 1].tolist() == [float(one) for one in expected]
+
+
+def test_times_that_a_finer_unit_cannot_hold_are_refused(tmp_path: Path) -> None:
+    late, now = pa.array([2**63 - 1], pa.timestamp("ms")), pa.array([0], pa.timestamp("us"))
+    write(tmp_path, "parquet", **{"1": {"id": ["a"], "x": late}, "2": {"id": ["b"], "x": now}})
+    with pytest.raises(DataError, match="out of bounds timestamp"):
+        read(tmp_path, "parquet", types={"x": "date"})
 
 
 def test_codes_are_the_same_words_in_files_of_whole_numbers_and_of_fractions(tmp_path: Path) -> None:

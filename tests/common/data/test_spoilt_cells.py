@@ -183,6 +183,15 @@ def test_marks_of_missing_values_hold_in_typed_columns_words_keys_and_labels(tmp
         load_labels(labels({**how, "missing_values": ["c"], "label": "n"}), tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("type", "cell"), [("date", "9999-12-31 00:00:00"), ("date", "9999-12-31T23:59"), ("date %d.%m.%Y", "31.12.9999")]
+)
+def test_a_day_that_stands_for_a_missing_value_does_so_in_every_form(tmp_path: Path, type: str, cell: str) -> None:
+    other = "2024-03-01" if type == "date" else "01.03.2024"
+    found = read(tmp_path, [other, cell], types={"x": type}, missing_values=["9999-12-31"], missing="mean")
+    assert found.values.isnan().flatten().tolist() == [False, True]
+
+
 @pytest.mark.parametrize("value", [[None], [True]])
 def test_what_yaml_reads_otherwise_is_no_mark(value: list[Any]) -> None:
     with pytest.raises(ValidationError, match="put it in quotes"):
@@ -193,13 +202,26 @@ def test_numbers_that_may_be_codes_are_said(tmp_path: Path) -> None:
     (said,) = read(tmp_path, [f"{row % 50:03}" for row in range(200)]).doubts
     assert "zeros before them" in str(said)
     assert not read(tmp_path, [f"{row % 50:03}" for row in range(200)], types={"x": "number"}).doubts
-    for name, warns in (("agent", True), ("AgentID", True), ("branch_code", True), ("age", False), ("idle", False)):
-        codes = pa.table({"key": [f"k{n}" for n in range(200)], name: [n * 37 % 140 for n in range(200)]})
+    (said,) = read(tmp_path, [str(2**60 + row % 50) for row in range(200)]).doubts
+    assert "more digits than the 16 that are read" in str(said)
+    for name, warns in (
+        ("agent", True),
+        ("large", True),
+        ("AgentID", True),
+        ("branch_code", True),
+        ("age", False),
+        ("idle", False),
+    ):
+        more = 2**60 if name == "large" else 0
+        codes = pa.table({"key": [f"k{n}" for n in range(200)], name: [more + n * 37 % 140 for n in range(200)]})
         pa.parquet.write_table(codes, tmp_path / "t.parquet")
         how = data({"source": "parquet", "path": "t.parquet", "key": "key"})
         found = load_features(how, PartyIndex(0, 1), tmp_path).doubts
         assert bool(found) == warns
-        assert all("140 different whole ones" in str(doubt) and "category" in doubt.hint for doubt in found)
+        assert all(
+            ("200 cells" if more else "140 different whole ones") in str(doubt) and "category" in doubt.hint
+            for doubt in found
+        )
 
 
 # --- names of classes

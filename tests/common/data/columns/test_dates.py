@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.config.data.columns import check_form
-from colonnade.common.data.columns.cells import dates, days
+from colonnade.common.data.columns.cells import Misfit, Reading, dates, days
 
 EPOCH = datetime(1970, 1, 1)
 FORMS = ("", "%d.%m.%Y", "%m/%d/%Y", "%Y%m%d", "%Y/%m/%d %H:%M:%S", "%d-%m-%Y %H:%M")
@@ -44,6 +44,23 @@ def test_a_time_is_its_instant_in_utc_where_it_has_a_zone(time: datetime, hours:
 )
 def test_invalid_dates_are_none(cell: str, form: str) -> None:
     assert dates(pa.array([cell]), form).to_pylist() == [None]
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp(unit) for unit in ("s", "ms", "us")] + [pa.date64(), pa.date32()])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_dates_that_no_calendar_has_are_refused(kind: pa.DataType, sign: int) -> None:
+    whole = pa.int32() if kind == pa.date32() else pa.int64()
+    last = pa.array([0, sign * (2 ** (whole.bit_width - 1) - 1)], whole).cast(kind)
+    with pytest.raises(Misfit, match="is no date of the years") as refused:
+        Reading("date").numbers(last)
+    assert refused.value.row == 1
+
+
+@given(st.datetimes(datetime(1678, 1, 1), datetime(2262, 1, 1)))
+def test_a_time_is_the_same_in_every_unit(time: datetime) -> None:
+    time = time.replace(microsecond=0)
+    found = {days(pa.array([time], pa.timestamp(unit)))[0] for unit in ("s", "ms", "us", "ns")}
+    assert found == {(time - EPOCH).total_seconds() / 86_400}
 
 
 @pytest.mark.parametrize("form", ["%d.%m", "%d.%m.%y", "%d%d%m%Y", "%Y-%m-%d %I", "%", "x"])
