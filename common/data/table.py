@@ -438,6 +438,7 @@ def _guessed(
 ) -> Type:
     """The type of cells, which `place` locates by their numbers."""
     if cells.is_number(column):
+        sample = column.slice(0, looks.SAMPLE)
         if pa.types.is_integer(column.type) and (pc.max(sample).as_py() or 0) > 2**53:
             doubts += looks.coded(name, pc.cast(sample, pa.string()), place)
         return "number"
