@@ -22,10 +22,15 @@ import uvloop
 
 from colonnade.common.config.data.tables import Key
 from colonnade.common.config.members import Config
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.columns.kept_encoder import EncoderFile
+from colonnade.common.data.sources import load_features
+from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, DataError, InputError, PartyFailed
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.parsing.dump import config_tree, yaml_text
 from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
+from colonnade.common.parsing.error_messages import whose
 from colonnade.common.parsing.file import load, parse
 from colonnade.common.run.device import torch_threads
 from colonnade.common.run.event_loop import run_on_own_loop
@@ -181,6 +186,20 @@ class OpenedRun:
                 self._loop(run.run())
         except PartyFailed as failed:
             raise answerers.in_its_words(failed, processes) from failed
+
+    def fingerprints(self) -> str:
+        """Digests of the columns of all members that are started here, in their tables as they are now."""
+        federation, home = self._config.federation, RunFolder(self.folder)
+        own = self._server.active
+        members = {name: party.data for name, party in self._config.parties.items() if home.party(name).path.exists()}
+        found = []
+        for name, data in (members if own is None else members | {SERVER: own.data}).items():
+            place = home.member(name).path
+            with whose(name):
+                kept = EncoderFile(place, begun=True)
+                read = load_features(data, federation.party_index(name), self._base, TableCache(place), kept)
+            found.append(f"{name} {read.fingerprint}")
+        return " ".join(found)
 
     def reload_tables(self) -> None:
         if self._answerers is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import secrets
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Mapping
@@ -68,14 +69,21 @@ def predict(
         console.say(f"asking {asked_of} for {counted(count, 'row')}", "dim")
         run.listen(Digest(partial(say, run.without, terms.absent)))
         with activity(f"waiting for {asked_of}"):
-            run.ask(partial(answer_file, asked, count, out, terms.absent), tuple(asked.ids()) if run.aligns else None)
+            # Of rows that are matched by keys, tables may have changed since an earlier start; one block is asked anew.
+            seen = "" if not run.aligns else run.fingerprints() if count > ROWS else secrets.token_hex(8)
+            work = partial(answer_file, asked, count, out, terms.absent, seen)
+            run.ask(work, tuple(asked.ids()) if run.aligns else None)
     batches.show(console)  # members write their notes before they end
     console.say(f"{out}: {counted(count, 'row')}, {time.perf_counter() - begin:.1f} s")
 
 
-async def answer_file(asked: PredictionIds, count: int, out: Path, absent: Absent, model: Model) -> None:
-    """Writes a line for every id, block by block, and shows the progress."""
-    token = f"{asked.fingerprint()} {asked.key} {absent} {await model.token()}"
+async def answer_file(asked: PredictionIds, count: int, out: Path, absent: Absent, tables: str, model: Model) -> None:
+    """Writes a line for every id, block by block, and shows the progress.
+
+    Args:
+        tables: identifies the members' tables; lines of an earlier start with others are not kept.
+    """
+    token = f"{asked.fingerprint()} {asked.key} {absent} {tables} {await model.token()}"
     columns = ("class", *(f"p_{name}" for name in model.names)) if model.classes else model.names
     written, form = Predictions(out, ("id", *columns), token), LineFormat(model.names, model.classes)
     with written.open() as there, activity("predicting", count, "rows") as doing, _settled():

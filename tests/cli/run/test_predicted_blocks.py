@@ -18,15 +18,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import colonnade
 from colonnade.cli.run import predict
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.errors import DataError
+from colonnade.common.parsing.file import parse
 from colonnade.launcher import prediction_files
 from colonnade.launcher.prediction_files import LineFormat, PredictionIds, Predictions
+from colonnade.launcher.predictions import OpenedRun
 from colonnade.server.prediction.exchange import Outputs, Question, Questions
 from colonnade.server.prediction.model import Model, Predicted
 from colonnade.server.prediction.row_index import RowIndex
+from colonnade.server.prediction.terms import PredictionTerms
 from tests.support.federation import config
+from tests.support.tables import table_tree, write_tables
 
 PERSONS, BLOCK, SOON = 20, 4, 20.0
 KNOWN = {f"p{number}": number for number in range(PERSONS)}
@@ -71,10 +76,10 @@ def write(path: Path, ids: list[str]) -> PredictionIds:
     return PredictionIds(path)
 
 
-def answer(asked: PredictionIds, out: Path, parties: Parties, sessions: int = 1) -> None:
+def answer(asked: PredictionIds, out: Path, parties: Parties, sessions: int = 1, tables: str = "") -> None:
     async def main() -> None:
         async with asyncio.timeout(SOON):
-            work = asyncio.ensure_future(predict.answer_file(asked, 0, out, "refuse", parties.model))
+            work = asyncio.ensure_future(predict.answer_file(asked, 0, out, "refuse", tables, parties.model))
             work.add_done_callback(lambda _done: parties.questions.close())
             try:
                 for _ in range(sessions):
@@ -187,6 +192,28 @@ def test_a_command_that_was_stopped_continues_after_the_last_block_on_the_disk(
     answer(ids, out, again)
     assert written(out) == expected(list(KNOWN))
     assert [id for asked in again.asked for id in asked] == list(KNOWN)[there:]
+
+
+@pytest.mark.usefixtures("blocks")
+def test_lines_of_other_tables_are_not_continued(tmp_path: Path) -> None:
+    ids, out, again = write(tmp_path / "ids", list(KNOWN)), tmp_path / "out", Parties()
+    answer(ids, out, Parties(answers=lambda number: number < 4), tables="before")
+    assert written(tmp_path / "out.partial")
+    answer(ids, out, again, tables="after")
+    assert [id for asked in again.asked for id in asked] == list(KNOWN)
+
+
+def test_members_tables_are_told_apart_by_their_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_tables(tmp_path, persons=40)
+    colonnade.simulate(table_tree(epochs=1, batch=8), out="run")
+    run = OpenedRun(parse(table_tree(), begun=True), tmp_path, tmp_path / "run", None, PredictionTerms())
+    before, table = run.fingerprints(), tmp_path / "party2.csv"
+    assert before == run.fingerprints() and "party1" in before and "party2" in before
+    head, *lines = table.read_text().splitlines()
+    lines[0] = lines[0].rpartition(",")[0] + ",0.125"
+    table.write_text("\n".join([head, *lines, ""]))
+    assert before.partition(" party2")[0] == run.fingerprints().partition(" party2")[0] and before != run.fingerprints()
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=6)
