@@ -99,10 +99,12 @@ def test_private_labels_are_not_copied(tmp_path: Path) -> None:
 
 def test_explanations_do_not_depend_on_a_copy(tmp_path: Path) -> None:
     run, _ = run_virtually(GivenConfig.of(write(tmp_path)), tmp_path / "run")
-    with_it = write_explanation(run, tmp_path / "with").numbers
+    write_explanation(run, tmp_path / "with")
     for path in copies(run):
         path.unlink()
-    assert write_explanation(run, tmp_path / "without").numbers == with_it and not copies(run)
+    write_explanation(run, tmp_path / "without")
+    with_it, without = ((tmp_path / name / "explain.json").read_text() for name in ("with", "without"))
+    assert without == with_it and not copies(run)
 
 
 def test_a_card_reads_no_table(tmp_path: Path, reads: list[str]) -> None:
