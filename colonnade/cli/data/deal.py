@@ -101,7 +101,8 @@ def deal(file: Path, sets: tuple[str, ...], out: Path, terms: DealTerms) -> None
     tree = config_tree(config)
     stamp = hashlib.sha256(json.dumps([tree, terms.connect]).encode()).hexdigest()
     if _dealt(out, stamp, config.federation.id):
-        console.say(f"{out}: {config.federation.id} was dealt already, it is left as it is")
+        said = "was dealt already, it is left as it is; remove it to deal tables that have changed"
+        console.say(f"{out}: {config.federation.id} {said}")
         return
     _check_places(out, config)
     try:
