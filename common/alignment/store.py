@@ -43,7 +43,7 @@ from colonnade.common.messaging.raw import to_bytes, to_tensor
 from colonnade.common.run.files import write_kept
 from colonnade.common.run.json_text import is_number, parse_json
 from colonnade.common.run.run_cache import RunCache
-from colonnade.common.run.run_folder import read_record
+from colonnade.common.run.run_folder import MemberFolder, read_record
 
 FORMAT = 1
 
@@ -379,6 +379,24 @@ def kept_rows(run_cache: RunCache, member: str) -> Tensor:
     if not run_cache.number(_NAME):
         raise CheckpointError(f"{member}: there is no alignment of this run", hint="give a complete run folder")
     return _run_content(run_cache, member)["rows"]
+
+
+def rows_of_run(
+    federation: FederationConfig, home: MemberFolder, ids: Sequence[str] | None, member: str
+) -> Tensor | None:
+    """The rows of a member's table that a finished run was trained on, int64 (common,); None for all, in their order.
+
+    Args:
+        ids: the table's keys today.
+
+    Raises CheckpointError if row numbers are missing, DataError if keys are others than in training.
+    """
+    if federation.align == "none":
+        return None
+    cache = RunCache(home.run_cache)
+    kept_rows(cache, member)  # for its error
+    record = AlignmentRecord(cache, RowKeys.of(ids, federation.keys, member, home.path), member)
+    return record.rows(record.number)
 
 
 def _run_content(run_cache: RunCache, member: str) -> Mapping[str, Tensor]:

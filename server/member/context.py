@@ -122,8 +122,7 @@ class ServerParts:
         """
         federation, out = self.federation, self.out
         aligned = federation.align != "none" and sample is None
-        whole = not aligned and sample is None
-        if begun and whole:
+        if begun and sample is None:
             refuse_other_labels(run_cache, labels)
         keys = RowKeys.of(labels.ids, federation.keys, SERVER, out) if aligned else None
         ctx, rows = self.context(labels, sample), None
@@ -143,7 +142,7 @@ class ServerParts:
             rows = ServerRows(federation, record, self.telemetry, kinds, again, seed, keeping)
         known = sampled(labels, sample)
         without = [labels.without] if labels.without and sample is None else []
-        digest = digest_of(labels) if whole and not begun else ""
+        digest = digest_of(labels) if sample is None and not begun else ""
         shape = DataShape(len(known.values), known.official_test)
         return ServerTable(ctx, shape, rows, (*without, *map(str, labels.doubts)), digest)
 

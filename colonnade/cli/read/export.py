@@ -228,10 +228,8 @@ def export_server(
     owner = Owner(SERVER, store.run(), federation.lasting_hashes())
     if not (rounds := store.of_model(owner, run.model_record)):
         raise CheckpointError(f"{run.checkpoints} holds no whole checkpoint", hint="a run saves one at its end")
-    aligned = federation.align != "none"
-    rows = kept_rows(RunCache(run.run_cache), SERVER) if aligned else None
     plain = config.model_copy(update={"server": server.model_copy(update={"device": "cpu"})})
-    ctx = server_context(plain, base, Telemetry(), rows, cache=TableCache(run.path))
+    ctx = server_context(plain, base, Telemetry(), run)
     ctx.restore(rounds[0], store.load(rounds[0], owner))
     into = out or run.path / "export"
     classes = None if ctx.scale is not None else list(ctx.classes)

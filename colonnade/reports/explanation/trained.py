@@ -12,15 +12,12 @@ from torch import Tensor
 from colonnade.client.protocols import LOCAL, SPLITS
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.local import Local, Splits
-from colonnade.common.alignment.store import kept_rows
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import CheckpointError, InputError
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.earlier_defaults import load_begun
 from colonnade.common.run.checkpoints import Checkpoints, Owner
-from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.common.run.state import Snapshot, State
 from colonnade.server.protocols import FORESTS, JOINT
@@ -87,7 +84,7 @@ def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
         )
     round, states = _checkpoint(run, config)
     say(f"reading the data of {len(config.federation.names)} parties; the model is of round {round}")
-    ctx = server_context(config, base, Telemetry(), _rows(config, run, SERVER), cache=TableCache(run.path))
+    ctx = server_context(config, base, Telemetry(), run)
     begun = None if protocol.name in FORESTS else JOINT[protocol.name](ctx, protocol).heads()
     begun = begun and [head.clone() for head in begun]
     ctx.restore(round, states[SERVER])
@@ -105,9 +102,7 @@ def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
 
 def _open_party(trained: Trained, run: RunFolder, name: str, snapshot: Snapshot) -> Tensor | None:
     """Adds a party, and returns its own head as before the first round, if it has one."""
-    rows = _rows(trained.config, run, name)
-    cache = TableCache(run.party(name).path)
-    ctx = client_context(trained.config, name, trained.base, sample=rows, cache=cache)
+    ctx = client_context(trained.config, name, trained.base, run.party(name))
     protocol = trained.config.federation.protocol
     trained.clients[name] = ctx
     if trained.forest is not None:
@@ -121,11 +116,6 @@ def _open_party(trained: Trained, run: RunFolder, name: str, snapshot: Snapshot)
     local.eval()
     trained.locals[name] = local
     return None if first is None else first.clone()
-
-
-def _rows(config: Config, run: RunFolder, member: str) -> Tensor | None:
-    """The run's rows of a member's table; None for all."""
-    return None if config.federation.align == "none" else kept_rows(RunCache(run.member(member).run_cache), member)
 
 
 def _all(heads: list[Any]) -> list[Tensor] | None:

@@ -15,11 +15,12 @@ from colonnade.client.protocols import LOCAL
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.local import Local
 from colonnade.client.transcript.capture import Captured, has_capture, read_capture
-from colonnade.common.alignment.store import kept_rows
+from colonnade.common.alignment.store import rows_of_run
 from colonnade.common.config.alignment import refuse_aligned
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.columns.scale import Columns
 from colonnade.common.data.rows import sampled
 from colonnade.common.data.sources import load_features, load_labels, prepare
@@ -31,6 +32,7 @@ from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.common.run.state import Snapshot, State
+from colonnade.server.privacy import refuse_other_labels
 from colonnade.server.protocols import FORESTS, JOINT
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.fusion.joint import Joint
@@ -84,12 +86,12 @@ class AttackedRun:
     def columns(self, party: str) -> Columns:
         """Returns a party's columns as its model saw them: the ground truth of an inversion. Raises DataError."""
         data, federation = self.config.parties[party].data, self.config.federation
-        home, sample = self._home(party), self.sample
-        if federation.align != "none":
-            sample = kept_rows(RunCache(home.run_cache), party)
-        read = load_features(data, federation.party_index(party), self.base, TableCache(home.path))
+        home = self._home(party)
+        kept = EncoderFile(home.path, begun=True)
+        read = load_features(data, federation.party_index(party), self.base, TableCache(home.path), kept)
+        rows = self.sample if federation.align == "none" else rows_of_run(federation, home, read.ids, party)
         train, typed = self.schedule.partition.train, federation.protocol.typed
-        return prepare(data, sampled(read, sample), train, federation.seed, party, typed=typed)
+        return prepare(data, sampled(read, rows), train, federation.seed, party, kept, typed=typed)
 
     @property
     def summed(self) -> bool:
@@ -190,8 +192,9 @@ def open_run(
     if config.federation.task == "regression":
         raise InputError("the attacks are for classes: a regression has none", hint="take a run of a classification")
     labels = load_labels(config.server.labels, base, cache=config.server.copies(TableCache(folder)))
+    refuse_other_labels(RunCache(kept.member(SERVER).run_cache), labels)
     if config.federation.align != "none":
-        sample = kept_rows(RunCache(kept.member(SERVER).run_cache), SERVER)
+        sample = rows_of_run(config.federation, kept.member(SERVER), labels.ids, SERVER)
     labels = sampled(labels, sample)
     schedule = Schedule(config.federation, len(labels.values), labels.official_test)
     run = AttackedRun(folder, config, base, summary, labels=labels.values, schedule=schedule, sample=sample)

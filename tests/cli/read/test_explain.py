@@ -26,8 +26,9 @@ from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.rows import generator
-from colonnade.common.data.sources import load_features
+from colonnade.common.data.sources import load_features, prepare
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import load, parse
 from colonnade.common.run.checkpoints import Checkpoints, Owner
@@ -39,6 +40,7 @@ from colonnade.reports.explanation.words import headline, numbers, second_opinio
 from colonnade.reports.explanation.write import Keep, flatten_map, reduced
 from colonnade.reports.html.charts import Axis, Bar, Trend, line_chart, row_chart
 from colonnade.server.protocols import ACTIVE, JOINT
+from colonnade.server.training.fusion.active import load_columns
 from colonnade.simulation.federation import Outcome
 from tests.cli.data.test_wrong_input import run
 from tests.cli.read.reports import Page
@@ -70,6 +72,17 @@ def leave_behind(folder: Path, cfg: Config, outcome: Outcome, *rounds: int) -> P
         for member, snapshot in outcome.saved[round].items():
             owner = Owner(member, RUN, cfg.federation.lasting_hashes())
             Checkpoints(home(folder, member) / "checkpoints").save(round, snapshot, owner)
+    federation, schedule = cfg.federation, outcome.server.schedule
+    for name, party in cfg.parties.items():
+        features, kept = (
+            load_features(party.data, federation.party_index(name), folder),
+            EncoderFile(home(folder, name), begun=False),
+        )
+        typed = federation.protocol.typed
+        prepare(party.data, features, schedule.partition.train, federation.seed, name, kept, typed=typed)
+    rows = len(outcome.server.labels)
+    assert cfg.server is not None
+    load_columns(federation, cfg.server, schedule, folder, rows, kept=EncoderFile(folder, begun=False))
     return folder
 
 

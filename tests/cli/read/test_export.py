@@ -13,7 +13,6 @@ from onnxruntime import InferenceSession
 from safetensors.torch import load_file
 
 from colonnade.cli.read.export import export
-from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import load_features
 from colonnade.common.errors import InputError
 from colonnade.reports.explanation.trained import open_run
@@ -34,7 +33,6 @@ def test_the_program_computes_what_the_party_side_sent(protocol: dict[str, str],
     run = leave_behind(tmp_path / "run", cfg, outcome)
     home, ctx = run / "parties" / "party2", outcome.clients["party2"]
     features = load_features(cfg.parties["party2"].data, cfg.federation.party_index("party2"), tmp_path)
-    EncoderFile(home, begun=False).get(*_fitted(cfg, features, ctx))
     export(run, "party2", None, None)
     from colonnade.client.protocols import LOCAL
 
@@ -89,7 +87,6 @@ def test_programs_for_onnx_compute_the_same(tmp_path: Path) -> None:
     outcome = federate(cfg, save=True)
     run = leave_behind(tmp_path / "run", cfg, outcome)
     features = load_features(cfg.parties["party2"].data, cfg.federation.party_index("party2"), tmp_path)
-    EncoderFile(run / "parties" / "party2", begun=False).get(*_fitted(cfg, features, outcome.clients["party2"]))
     for member, shape in (("party2", (9, *features.values.shape[1:])), ("server", (len(cfg.federation.names), 9, 8))):
         export(run, member, None, tmp_path / member, onnx=True)
         program = torch.export.load(tmp_path / member / "model.pt2").module()
@@ -124,9 +121,3 @@ def test_a_refused_export_gives_its_reason(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="in centralized the server has no part of a model that stands alone"):
         export(run, "server", None, None)
     assert not (run / "export").exists()
-
-
-def _fitted(cfg, features, ctx):  # type: ignore[no-untyped-def]
-    from colonnade.common.data.sources import encoding
-
-    return encoding(cfg.parties["party2"].data), features, ctx.schedule.partition.train

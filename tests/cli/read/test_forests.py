@@ -14,8 +14,6 @@ import pytest
 import torch
 
 from colonnade.cli.read.export import export
-from colonnade.common.data.columns.kept_encoder import EncoderFile
-from colonnade.common.data.sources import encoding, load_features
 from colonnade.common.parsing.file import parse
 from colonnade.reports.card.card import markdown
 from colonnade.reports.explanation.findings import measure
@@ -69,11 +67,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Case:
         "parties": {name: {"data": {**data, "path": str(folder / f"{name}.csv")}} for name in ("shop", "bank")},
     })  # fmt: skip
     outcome = Simulation(cfg, base=folder, save=True).run()
-    run, train = leave_behind(folder / "run", cfg, outcome), outcome.server.schedule.partition.train
-    for name, party in cfg.parties.items():
-        features = load_features(party.data, cfg.federation.party_index(name), folder)
-        EncoderFile(run / "parties" / name, begun=False).get(encoding(party.data), features, train)
-    return run, outcome, made
+    return leave_behind(folder / "run", cfg, outcome), outcome, made
 
 
 def test_the_party_with_the_columns_that_matter_is_first(finished: Case) -> None:

@@ -14,8 +14,6 @@ import torch
 
 from colonnade.cli.read.export import export
 from colonnade.client.training.shapes import ShapeSum
-from colonnade.common.data.columns.kept_encoder import EncoderFile
-from colonnade.common.data.sources import encoding, load_features
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import parse
 from colonnade.reports.explanation.findings import measure
@@ -47,10 +45,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Case:
     })  # fmt: skip
     outcome = Simulation(cfg, base=folder, save=True).run()
     run = leave_behind(folder / "run", cfg, outcome)
-    for name, party in cfg.parties.items():
-        features = load_features(party.data, cfg.federation.party_index(name), folder)
-        kept, train = EncoderFile(run / "parties" / name, begun=False), outcome.server.schedule.partition.train
-        kept.get(encoding(party.data), features, train)
     return run, outcome, made, open_run(run)
 
 
