@@ -381,7 +381,8 @@ def sections_of(config: str) -> Mapping[str, Any]:
     tree: Any = None
     with suppress(yaml.YAMLError):
         tree = parse_yaml(config)
-    return defaultdict(dict, {name: below for name, below in (tree or {}).items() if isinstance(below, dict)})
+    sections = tree if isinstance(tree, dict) else {}
+    return defaultdict(dict, {name: below for name, below in sections.items() if isinstance(below, dict)})
 
 
 def _by_party(events: Sequence[Event], kind: str, names: Sequence[str]) -> dict[str, int]:
