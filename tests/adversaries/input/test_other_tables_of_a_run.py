@@ -1,4 +1,7 @@
-"""A finished run, and tables that have changed since: what goes on with it, or looks at it, refuses them by name."""
+"""A finished run, and tables that have changed since: what goes on with it, or looks at it, refuses them by name.
+
+Bounds: no cell.
+"""
 
 from __future__ import annotations
 
