@@ -211,7 +211,7 @@ def _from_gains(run: RecordedRun, part: str) -> list[dict[str, Any]]:
         return []
     made = []
     for each in run.summary["details"][part].get("gains") or ():
-        if each["score"] is None:  # of no row
+        if each.get("score") is None:  # of no row, or of version 0.2
             continue
         rows, found = each["rows"], each["found"]
         hits = found * share
