@@ -15,8 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from colonnade_lab.pages import pictures as drawings
-from colonnade_lab.pages.pages import Picture, pictures
-from colonnade_lab.pages.pictures import FILLS, limits
+from colonnade_lab.pages.pictures import FILLS, Picture, limits, pictures
 from colonnade_lab.papers.intervals import Value
 from colonnade_lab.papers.paper_comparison import CellStanding, ClaimStanding, TableStanding
 from colonnade_lab.papers.papers import Cell, Claim, PaperTable
