@@ -364,7 +364,10 @@ class AlignmentRecord:
                 f"{self.member}: the run goes on with the alignment {number}, and here is {self.number or 'none'}",
                 hint="resume every member from its own folder of this run, or begin a new run",
             )
-        kept = _run_content(self.run_cache, self.member)
+        return self.checked(_run_content(self.run_cache, self.member))
+
+    def checked(self, kept: Mapping[str, Tensor]) -> Tensor:
+        """The row numbers of a stored alignment. Raises DataError if the table's keys have changed since."""
         if to_bytes(kept["keys"]) != self.keys.digest:
             raise DataError(
                 f"{self.member}: the keys of its table, or their order, have changed since rows were aligned",
@@ -376,9 +379,7 @@ class AlignmentRecord:
 
 def kept_rows(run_cache: RunCache, member: str) -> Tensor:
     """The row numbers of a finished run, int64 (common,). Raises CheckpointError if they are missing."""
-    if not run_cache.number(_NAME):
-        raise CheckpointError(f"{member}: there is no alignment of this run", hint="give a complete run folder")
-    return _run_content(run_cache, member)["rows"]
+    return _finished(run_cache, member)["rows"]
 
 
 def rows_of_run(
@@ -394,9 +395,14 @@ def rows_of_run(
     if federation.align == "none":
         return None
     cache = RunCache(home.run_cache)
-    kept_rows(cache, member)  # for its error
-    record = AlignmentRecord(cache, RowKeys.of(ids, federation.keys, member, home.path), member)
-    return record.rows(record.number)
+    kept = _finished(cache, member)
+    return AlignmentRecord(cache, RowKeys.of(ids, federation.keys, member, home.path), member).checked(kept)
+
+
+def _finished(run_cache: RunCache, member: str) -> Mapping[str, Tensor]:
+    if not run_cache.number(_NAME):
+        raise CheckpointError(f"{member}: there is no alignment of this run", hint="give a complete run folder")
+    return _run_content(run_cache, member)
 
 
 def _run_content(run_cache: RunCache, member: str) -> Mapping[str, Tensor]:

@@ -166,7 +166,7 @@ class Hub:
             self._links[name] = self._link(name)
             self._links[name].known = round
             self._start(name, round)
-            self._prepare(name)
+            self._prepare(name, self.members[name])
         if before or round:
             self._telemetry.event("resume", round=round, session=self.session)
         self.round = round
@@ -310,7 +310,7 @@ class Hub:
                 self._spent(party, member, releases)
             case said.Preparing():
                 member.prepares = True
-                self._prepare(party)
+                self._prepare(party, member)
             case said.Saved(round=round, error=error):
                 member.note_saved(round, error)
                 self._saved(party, round, error)
@@ -319,9 +319,8 @@ class Hub:
             case Message() | Statement() if before in TAKING_PART:  # else it belongs to the stopped session
                 self._links[party].deliver(parcel)
 
-    def _prepare(self, party: str) -> None:
-        """Gives a party that prepares its table more time in this session, or in the one that it waits for."""
-        member = self.members[party]
+    def _prepare(self, party: str, member: Member) -> None:
+        """Gives a party that prepares its table more time, once its session has begun."""
         if member.prepares and member.state in TAKING_PART:
             member.prepares = False
             if self._mailbox.prepare(party):
