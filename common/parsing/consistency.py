@@ -282,7 +282,7 @@ def check_workers(federation: FederationConfig, name: str, party: PartyConfig) -
 def _check_store(federation: FederationConfig, key: str, data: DataConfig) -> None:
     """Rejects a table on disk where a protocol computes with all of its rows at once."""
     protocol = federation.protocol
-    if getattr(data, "store", "memory") == "disk" and (protocol.typed or protocol.whole):
+    if (protocol.typed or protocol.whole) and getattr(data, "store", "memory") == "disk":
         raise ConfigError(
             f"{key}.store = disk with the protocol {protocol.name}: a party computes there with all rows at once",
             hint="leave it out; or take a protocol whose rounds are over batches, such as split",
@@ -368,7 +368,7 @@ def _check_counted(federation: FederationConfig, server: ServerConfig) -> None:
 
 def _check_labels(federation: FederationConfig, server: ServerConfig) -> None:
     """Rejects weights of rows where these count alike, and dropping unlabelled rows that are matched by their order."""
-    if getattr(server.labels, "weight", None) is not None and not federation.protocol.weighted:
+    if not federation.protocol.weighted and getattr(server.labels, "weight", None) is not None:
         raise ConfigError(
             f"server.labels.weight: in {federation.protocol.name} all rows count alike",
             hint="leave it out, or take secureboost; weights of classes are server.class_weights",
