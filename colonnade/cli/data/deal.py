@@ -42,10 +42,12 @@ from colonnade.launcher.scratch import scratch
 from colonnade.reports.console.outputs import csv_text
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.words import encoded_rows
+from colonnade.server.privacy import digest_of
 
 _STAMP = "dealt.json"
-_LASTING = ("scale", "noise", "missing", "unseen")  # keys of `data` that apply to the dealt columns too
+_LASTING = ("scale", "noise", "missing", "unseen", "store")  # keys of `data` that apply to the dealt columns too
 _REQUESTED = 100  # ids in the server's ids.csv
+_AGAIN = "choose another --out, or remove the folder (with Docker Compose: `down --volumes`) and deal again"
 _CODE = re.compile(r"(.+\.py):\w+")
 
 
@@ -96,19 +98,29 @@ def deal(file: Path, sets: tuple[str, ...], out: Path, terms: DealTerms) -> None
     """Deals a federation. A folder dealt from the same configuration stays as it is."""
     config = load(file, sets)
     check_members(config, str(file))
+    for name, party in config.parties.items():
+        if getattr(party.data, "contents", None):
+            raise InputError(
+                f"parties.{name}.data has columns of images or texts, which are not dealt",
+                hint="start the members with `server` and `client`, each on its own table",
+            )
     refuse_other_keys(config, file.parent.resolve())
     refuse_aligned(config.federation.align, "dealing one configuration out")
     tree = config_tree(config)
     stamp = hashlib.sha256(json.dumps([tree, terms.connect]).encode()).hexdigest()
-    if _dealt(out, stamp, config.federation.id):
-        said = "was dealt already, it is left as it is; remove it to deal tables that have changed"
-        console.say(f"{out}: {config.federation.id} {said}")
-        return
-    _check_places(out, config)
+    before = _dealt(out, stamp, config.federation.id)
+    if before is None:
+        _check_places(out, config)
     try:
-        _Dealing(config, copy.deepcopy(tree), file.parent.resolve(), out, terms, dry=True).deal_members()
+        read = _Dealing(config, copy.deepcopy(tree), file.parent.resolve(), out, terms, dry=True)
+        read.deal_members()
+        if before is not None:
+            _refuse_other_tables(out, before, read.tables)
+            console.say(f"{out}: {config.federation.id} was dealt already, it is left as it is")
+            return
         _Dealing(config, tree, file.parent.resolve(), out, terms).go()
-        write_durably(out / _STAMP, json.dumps({"id": config.federation.id, "sha256": stamp}).encode())
+        made = {"id": config.federation.id, "sha256": stamp, "tables": read.tables}
+        write_durably(out / _STAMP, json.dumps(made).encode(), files.PRIVATE)
     except OSError as failed:
         raise EnvironmentFault(
             f"cannot deal into {out}: {failed.filename}: {failed.strerror}",
@@ -116,20 +128,27 @@ def deal(file: Path, sets: tuple[str, ...], out: Path, terms: DealTerms) -> None
         ) from failed
 
 
-def _dealt(out: Path, stamp: str, name: str) -> bool:
+def _dealt(out: Path, stamp: str, name: str) -> dict[str, Any] | None:
+    """The record of the folder if it was dealt from this configuration; None if nothing was dealt."""
     try:
-        found = json.loads((out / _STAMP).read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads((out / _STAMP).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return False
+        return None
     except (OSError, ValueError) as torn:
         raise InputError(f"{out / _STAMP} cannot be read: {torn}", hint="remove the folder, and deal again") from None
     if found.get("sha256") == stamp:
-        return True
+        return found
     other = "another configuration" if found.get("id") == name else f"{found.get('id')!r}, another federation"
     raise InputError(
         f"{out} was dealt from {other}",
-        hint="choose another --out, or remove the folder (with Docker Compose: `down --volumes`) and deal again",
+        hint=_AGAIN,
     )
+
+
+def _refuse_other_tables(out: Path, before: dict[str, Any], tables: dict[str, str]) -> None:
+    dealt = before.get("tables", tables)  # folders of 0.2 have no digests
+    if changed := [name for name, digest in tables.items() if dealt.get(name) != digest]:
+        raise InputError(f"{out} was dealt from another table of {' and of '.join(changed)}", hint=_AGAIN)
 
 
 def _check_places(out: Path, config: Config) -> None:
@@ -155,6 +174,7 @@ class _Dealing:
     terms: DealTerms
     dry: bool = False  # reads and checks everything, and writes nothing
     copied: dict[tuple[str, str], Path] = field(default_factory=dict)
+    tables: dict[str, str] = field(default_factory=dict)  # digests of what was read, by member
 
     def go(self) -> None:
         files.make_folder(self.out)
@@ -187,10 +207,11 @@ class _Dealing:
         labels = load_labels(self.config.server.labels, self.base, task)
         name = describe_source(own["labels"])
         self._write_ids(own["labels"].get("key") or "id", labels)
+        self.tables[SERVER] = digest_of(labels)
         own["labels"] = {**self._write_labels(own["labels"], labels), "name": name}
         own["listen"] = self.terms.listen
         if self.config.server.active is not None:
-            self._deal_columns(SERVER, self.config.server.active.data, own["active"])
+            self._deal_columns(SERVER, self.config.server.active.data, own["active"], "columns of the server")
         if self.config.server.revoked is not None:
             own["revoked"] = self._copy(SERVER, str(self.config.server.revoked))
         self._write_config(SERVER, own, {"server": own})
@@ -199,24 +220,29 @@ class _Dealing:
     def _deal_party(self, name: str) -> None:
         own = self.tree["parties"][name]
         own["connect"] = self.terms.connect
-        shape = self._deal_columns(name, self.config.parties[name].data, own)
+        shape = self._deal_columns(name, self.config.parties[name].data, own, name)
         self._write_config(name, own, {"parties": {name: own}})
         self._say(f"{name}: {encoded_rows(shape[0], shape[1:])}")
 
-    def _deal_columns(self, name: str, data: DataConfig, own: dict[str, Any]) -> tuple[int, ...]:
+    def _deal_columns(self, name: str, data: DataConfig, own: dict[str, Any], of: str) -> tuple[int, ...]:
         features = load_features(data, self.config.federation.party_index(name), self.base)
+        self.tables[of] = features.fingerprint
         kept = {key: value for key, value in own["data"].items() if key in _LASTING}
         own["data"] = {**self._write_columns(name, own["data"], features), **kept}
         return tuple(features.values.shape)
 
     def _write_labels(self, source: dict[str, Any], labels: LabelColumn) -> dict[str, Any]:
-        if labels.ids is None:
+        if labels.ids is None and labels.weights is None:
             return self._write(SERVER, "labels", "safetensors", labels_bytes(labels))
-        key, label = source.get("key") or "key", source.get("label") or "label"  # a plug-in's source may have neither
+        # a plug-in's source may have neither a key nor a label
+        key = None if labels.ids is None else source.get("key") or "key"
+        names, weight = source.get("label") or "label", source.get("weight")
+        names = [names] if isinstance(names, str) else names
+        kept = {"key": key, "weight": weight, "positive": source.get("positive")}
         return {
-            **self._write(SERVER, "labels", "parquet", keyed_labels_bytes(labels, key, label)),
-            "key": key,
-            "label": label,
+            **self._write(SERVER, "labels", "parquet", label_table_bytes(labels, key, names, weight)),
+            "label": names if len(names) > 1 else names[0],
+            **{name: value for name, value in kept.items() if value is not None},
         }
 
     def _write_ids(self, key: str, labels: LabelColumn) -> None:
@@ -296,10 +322,16 @@ def table_bytes(features: Features, key: str | None) -> bytes:
     return _written(_with_keys(of_features(features), features.ids, key))
 
 
-def keyed_labels_bytes(labels: LabelColumn, key: str, label: str) -> bytes:
-    """A Parquet file of two columns: keys, and the classes' names."""
-    names = pa.DictionaryArray.from_arrays(pa.array(labels.values.numpy()), pa.array(labels.classes, pa.string()))
-    return _written(_with_keys(pa.table({label: names.cast(pa.string())}), labels.ids, key))
+def label_table_bytes(labels: LabelColumn, key: str | None, names: Sequence[str], weight: str | None = None) -> bytes:
+    """A Parquet file of keys, the classes' names or the numbers of a regression under `names`, and weights."""
+    if labels.classes:
+        words = pa.DictionaryArray.from_arrays(pa.array(labels.values.numpy()), pa.array(labels.classes, pa.string()))
+        columns = {names[0]: words.cast(pa.string())}
+    else:
+        columns = {name: pa.array(labels.values[:, place].numpy()) for place, name in enumerate(names)}
+    if labels.weights is not None and weight is not None:
+        columns[weight] = pa.array(labels.weights.numpy())
+    return _written(_with_keys(pa.table(columns), labels.ids, key))
 
 
 def _with_keys(table: pa.Table, ids: Sequence[str] | None, key: str | None) -> pa.Table:

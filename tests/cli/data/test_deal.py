@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from colonnade.cli.data.deal import DealTerms, deal, read_owner
 from colonnade.cli.main import app
 from colonnade.common.config.data.columns import PartyIndex
+from colonnade.common.config.data.tables import CsvData, CsvLabels
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import load
@@ -116,6 +117,97 @@ def test_the_same_is_dealt_once_and_something_else_is_refused(tmp_path: Path, ca
         deal(file, ("federation.batch=99",), out, TERMS)
     with pytest.raises(InputError, match="'test', another federation"):
         deal(file, ("federation.id=other",), out, TERMS)
+
+
+TABLES = {
+    "labels.csv": "who,visit,default,amount,counts\na,1,no,1.5,2\na,2,yes,2.5,0\nb,3,no,0.25,1\nb,4,yes,4,3\n",
+    "bank.csv": "who,visit,age\na,1,31\na,2,32\nb,3,\nb,4,54\n",
+    "clinic.csv": "who,visit,weight\na,1,71\na,2,72\nb,3,73\nb,4,74\n",
+}
+
+
+def tables(folder: Path, labels: dict, *, key: str | None, name: str = "secureboost", **agreed: object) -> Path:
+    for name_of, text in TABLES.items():
+        (folder / name_of).write_text(text)
+    data = {"source": "csv", "key": key, "missing": "mean", "scale": "none"}
+    of = {"bank": {"store": "disk"} if name == "split" else {}, "clinic": {}}
+    tree = {
+        "federation": {
+            "id": "dealt",
+            "keys": {"parts": len(key) if isinstance(key, list) else 1},
+            "protocol": name,
+            "parties": list(of),
+            "rounds": 2,
+            "batch": 2,
+            **agreed,
+        },
+        "server": {"labels": {"source": "csv", "path": "labels.csv", "key": key, **labels}},
+        "parties": {party: {"data": {**data, "path": f"{party}.csv", **more}} for party, more in of.items()},
+    }
+    (file := folder / "federation.yaml").write_text(yaml.safe_dump(tree))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("labels", "agreed"),
+    [
+        ({"label": "default", "positive": "no", "weight": "counts"}, {"classes": 2}),
+        ({"label": "default", "positive": "no"}, {"classes": 2, "name": "split"}),
+        ({"label": "amount", "weight": "counts"}, {"task": "regression"}),
+        ({"label": ["amount", "counts"]}, {"task": "regression", "name": "split"}),
+    ],
+)
+@pytest.mark.parametrize("key", ["visit", None])
+def test_what_is_dealt_is_read_as_before(tmp_path: Path, labels: dict, agreed: dict, key: str | None) -> None:
+    file, out = tables(tmp_path, labels, key=key, **agreed), tmp_path / "dealt"
+    deal(file, (), out, TERMS)
+    whole, own = load(file), load(out / "server" / "config.yaml")
+    task = whole.federation.task
+    meant, found = (
+        load_labels(whole.server.labels, tmp_path, task),
+        load_labels(own.server.labels, out / "server", task),
+    )
+    assert (found.values.tolist(), found.classes) == (meant.values.tolist(), meant.classes)
+    assert found.ids == meant.ids and str(found.weights) == str(meant.weights)
+    for place, name in enumerate(("bank", "clinic")):
+        dealt = load(out / name / "config.yaml").parties[name].data
+        columns = load_features(dealt, PartyIndex(0, 1), out / name)
+        meant = load_features(whole.parties[name].data, PartyIndex(place, 2), tmp_path)
+        assert columns.fingerprint == meant.fingerprint
+        lasting = ("missing", "scale", "store", "unseen", "noise")
+        assert all(getattr(dealt, key) == getattr(whole.parties[name].data, key) for key in lasting)
+
+
+def test_images_and_texts_are_not_dealt(tmp_path: Path) -> None:
+    file, out = tables(tmp_path, {"label": "default"}, key="visit", classes=2, name="split"), tmp_path / "dealt"
+    tower = '{"name": "transformers/bert", "weights": "./weights"}'
+    sets = ("parties.bank.data.store=memory", "parties.bank.data.types={who: text}", "parties.bank.data.drop=[age]")
+    with pytest.raises(InputError, match=r"parties\.bank\.data has columns of images or texts, which are not dealt"):
+        deal(file, (*sets, f"parties.bank.model={tower}"), out, TERMS)
+    assert not out.exists()
+
+
+def test_every_key_of_a_table_is_applied_by_the_dealer_or_dealt() -> None:
+    """A new key belongs to one of both: otherwise dealt members would learn something else than `up`."""
+    applied = {"source", "path", "delimiter", "encoding", "cache", "decimal", "thousands", "missing_values"}
+    columns = applied | {"columns", "drop", "units", "split", "repeated"}
+    dealt = {"key", "types", "missing", "unseen", "scale", "noise", "store"}
+    assert set(CsvData.model_fields) == columns | dealt
+    assert set(CsvLabels.model_fields) == applied | {"missing", "repeated"} | {"key", "label", "weight", "positive"}
+
+
+def test_a_table_that_has_changed_since_is_named(tmp_path: Path) -> None:
+    file, out = tables(tmp_path, {"label": "default"}, key="visit", classes=2), tmp_path / "dealt"
+    deal(file, (), out, TERMS)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    for changed, of in (("bank.csv", "bank"), ("labels.csv", "server")):
+        text = TABLES[changed]
+        (tmp_path / changed).write_text(text.replace("54", "55").replace("b,3,no", "b,3,yes"))
+        with pytest.raises(InputError, match=f"was dealt from another table of {of}$"):
+            deal(file, (), out, TERMS)
+        (tmp_path / changed).write_text(text)
+    deal(file, (), out, TERMS)
+    assert before == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
 
 
 def test_leftovers_of_an_attempt_are_dealt_anew(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from colonnade.cli.data.deal import keyed_labels_bytes, table_bytes
+from colonnade.cli.data.deal import label_table_bytes, table_bytes
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.data.sources import DataConfig, LabelConfig
 from colonnade.common.data.columns.features import Features, TypedColumn
@@ -333,7 +333,7 @@ def test_written_tables_read_back_equal(tmp_path_factory: pytest.TempPathFactory
 def test_labels_that_are_dealt(tmp_path: Path) -> None:
     how = {**as_csv(tmp_path, ROWS), "id": "who", "label": "outcome"}
     labels = load_labels(TypeAdapter(LabelConfig).validate_python(how), tmp_path)
-    (tmp_path / "dealt.parquet").write_bytes(keyed_labels_bytes(labels, "who", "outcome"))
+    (tmp_path / "dealt.parquet").write_bytes(label_table_bytes(labels, "who", ["outcome"]))
     back = {"source": "parquet", "path": "dealt.parquet", "key": "who", "label": "outcome", "name": "clients"}
     dealt = load_labels(TypeAdapter(LabelConfig).validate_python(back), tmp_path)
     assert dealt.values.tolist() == labels.values.tolist()
