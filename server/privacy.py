@@ -1,7 +1,8 @@
-"""Protection of labels: noise on responses to the parties, the count of what they cost, and the labels on disk.
+"""Protection of labels: noise on responses to the parties, the count of its releases, and the labels on disk.
 
-Clipping, noise and accounting of a response are one call. Releases of every training row's label are counted across
-crashes. Noisy labels are drawn once for all starts of the server; a digest finds other labels than a run began with.
+One call clips a response, adds noise and counts its cost. Releases of every training row's label are counted across
+crashes. Noisy labels are drawn once for all starts of the server; a digest detects labels that differ from those that
+the run began with.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class RowReleases:
     Args:
         config: settings that a release's cost depends on.
         block: number of releases by which the ceiling is raised.
-        path: of the ceiling's file; None keeps counts in memory only.
+        path: file of the ceiling; None keeps counts in memory only.
         spent: releases of every row before this start.
     """
 
@@ -189,18 +190,18 @@ def _settings(config: ResponseNoiseConfig) -> dict[str, float | bool]:
 class ResponseNoise:
     """Protects the training labels in one session's messages. The mechanism is in common/privacy/response_noise.py.
 
-    Made once a session, by `ServerContext.protection`. *Everything* that depends on training labels and reaches a
-    party now or later must pass through it: messages through `rows` or `mean`, the server's own step through
-    `gradients`. Every call is one release of every row of the batch. Values are contributions to the *sum* over the
-    batch's rows, not divided by their number, and each depends only on its own row's label (for gradients
-    `row_gradients` ensures it):
+    Made once a session, by `ServerContext.protection`. *Everything* that depends on training labels and reaches a party
+    now or later must pass through it: messages through `rows` or `mean`, the server's own step through `gradients`.
+    Every call is one release of every row of the batch. Values are contributions to the *sum* over the batch's rows,
+    not divided by their number, and each depends only on its own row's label (for gradients `row_gradients` ensures
+    it):
 
         loss, at_h = noise.descend(loss_of_row, parameters, h, y, batch)  # the optimiser may step now
         dh = noise.rows(at_h[:, index], batch) / len(batch)
 
     Args:
         paid: the releases so far, which a new session does not reset.
-        state: of the server side; seeded noise is drawn from it, and restored with it.
+        state: the server side's; seeded noise is drawn from it, and restored with it.
         seed: the federation's, for seeded noise.
     """
 
@@ -245,10 +246,10 @@ class ResponseNoise:
         return total / len(batch)
 
     def gradients(self, gradients: Mapping[str, Tensor], batch: Tensor) -> dict[str, Tensor]:
-        """The server's own step: the mean of rows that are clipped to C_0 over all parameters together.
+        """The server's own step: the mean of rows, each clipped to C_0 over all parameters together.
 
-        Maps gradients of every row, (rows, *shape) by parameter, to (*shape) with noise of standard deviation
-        sigma C_0 / rows in every entry.
+        Maps per-row gradients, (rows, *shape) by parameter, to (*shape) with noise of standard deviation sigma C_0 /
+        rows in every entry.
         """
         self._paid.spend(batch)
         totals = self._step.sums(list(gradients.values()))

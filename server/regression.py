@@ -38,7 +38,7 @@ _SEPARATED = 1e-6  # loss of a row that only separated classes reach
 
 
 class Regression:
-    """Everything that is kept between rounds is in the context's state."""
+    """Keeps everything that outlives a round in the context's state."""
 
     def __init__(self, ctx: ServerContext, cfg: RegressionConfig) -> None:
         self._ctx, self._objective, self.width = ctx, TreeObjective(ctx), scores_of(ctx.federation)
@@ -68,7 +68,7 @@ class Regression:
 
     @property
     def vectors(self) -> int:
-        """Number of vectors whose scalar products the next direction needs."""
+        """Number of vectors whose scalar products determine the next direction."""
         return 2 * min(self.steps, self._cfg.memory) + 1
 
     def loss(self) -> float:
@@ -76,23 +76,25 @@ class Regression:
         return self._objective.loss(self._scores())
 
     def logits(self, rows: Tensor) -> Tensor:
-        """Of these rows, int64 (rows,), as `TreeObjective.logits`."""
+        """Logits of these rows, int64 (rows,), as `TreeObjective.logits`."""
         rows = rows.cpu()
         return self._objective.logits((self._start + self._added[rows]).numpy())
 
     def residuals(self, bits: int) -> tuple[Whole, Floats]:
-        """Derivatives of the loss at the training rows, each in two parts of `bits` bits: int64 (rows, 2 width), the
-        upper ones first; and the unit of each column.
+        """Derivatives of the loss at the training rows, each split into two parts of `bits` bits.
+
+        Returns int64 (rows, 2 width), the upper parts first, and the unit of each column.
         """
         self._first, self._second = self._objective.derivatives(self._scores())
         return _in_parts(self._first, bits)
 
     def curvatures(self, bits: int) -> tuple[Whole, Floats]:
-        """Second derivatives at the training rows, as `residuals` has the first."""
+        """Second derivatives at the training rows, in the form of `residuals`."""
         return _in_parts(self._second, bits)
 
     def turn(self, products: Floats) -> Floats | None:
-        """Coefficients of the next direction, of length 1, from the sums of the parties' products; None at the minimum.
+        """Coefficients of the next direction, of length 1, from the summed products; None at the minimum.
+
         Raises InputError if the sums were clipped.
         """
         count = self.vectors
@@ -113,11 +115,10 @@ class Regression:
         return found
 
     def step(self, found: Floats, coefficients: Floats) -> tuple[float, float]:
-        """Steps to the least loss along the direction: the step's length, and the unit of gradients from now on.
+        """Steps to the least loss along the direction: the step's length, and the next unit of gradients.
 
-        `found` are the sums of the parties' parts of the direction's logits of all rows, and in the last line of its
-        penalty, float64 (rows + 1, width). Raises DataError if the loss falls without end, since a linear function of
-        the columns separates the classes.
+        `found` sums the parties' logits of the direction, with its penalty in the last line: float64 (rows + 1, width).
+        Raises DataError if the loss has no minimum because a linear function of the columns separates the classes.
         """
         own = self._share.turn(coefficients) / self._root
         added, penalty = torch.from_numpy(found[:-1] / self._scale), float(found[-1, 0])
@@ -148,12 +149,14 @@ class Regression:
         return length, unit
 
     def _separated(self, scores: Floats) -> bool:
-        """True if only classes that a sum of columns separates have so small a loss; a penalty has a minimum anyway."""
+        """True if the loss is so small that the columns must separate the classes; with a penalty a minimum exists
+        anyway.
+        """
         classes = self._ctx.federation.task == "classification" and self._cfg.c == "none"
         return classes and self._objective.loss(scores) < _SEPARATED
 
     def _end(self) -> None:
-        """Ends the run with the round in which the next step promised less than the tolerance."""
+        """Ends the run: the next step promised less than the tolerance."""
         if converged := int(self._at["converged"]):
             self._ctx.schedule.end_at(converged)
 
@@ -181,7 +184,7 @@ class AllSteps:
     async def begin(
         cls, ctx: ServerContext, clients: Cohort, cfg: RegressionConfig, model: Regression, weight: int = 1
     ) -> AllSteps:
-        """After the parties' key agreement if sums are blinded. Raises InputError if there are too many rows."""
+        """Begins after the key agreement if sums are blinded. Raises InputError if there are too many rows."""
         names, width, rows = tuple(clients), model.width, len(ctx.labels)
         if rows > (most := ROWS // width):
             raise InputError(f"{rows} rows of {width} logits: at most {most}")
@@ -193,8 +196,8 @@ class AllSteps:
         return cls(ctx, clients, model, sums, weight)
 
     async def give_errors(self, level: int, t: int) -> None:
-        """Tells the parties by a direction of zeros that the run has converged, and returns sums of the loss's second
-        derivatives over other matrices of theirs.
+        """Signals convergence by a direction of zeros, and returns sums of the loss's second derivatives over the
+        parties' matrices of column products.
         """
         await self._clients.broadcast(Direction(t, self._model.steps, torch.zeros(self._model.vectors).double()))
         returned = ReturnedSums(self._ctx, self._clients, weight=self._weight, told=True)

@@ -51,7 +51,7 @@ class Found:
 
     Args:
         total: the sum, float32 (rows, width), on the CPU; None if there is none.
-        parts: every party's values, in roster order; None where they are hidden.
+        parts: every party's values in roster order; None where they are hidden.
     """
 
     total: Tensor | None
@@ -123,7 +123,7 @@ class Clear:
         return Found(None if parts is None else torch.stack(parts).sum(0), responses, parts)
 
     async def more(self, round: int, stage: int, rows: int, among: Collection[str]) -> Found:  # noqa: ARG002  # in step
-        """Sums over all that answer in time; there is none without one of them."""
+        """Sums over `among`; None unless every one of them responds in time."""
         responses = await self._clients.collect(
             self._kinds[1], round, self._ctx.quorum, among=among, stale=None, rows=rows, **self._dims
         )
@@ -356,9 +356,9 @@ class ShareCollection:
 async def relay_proofs(
     clients: Cohort, round: int, quorum: Quorum, members: Collection[str], there: Collection[str] | None = None
 ) -> Responses[SetProof]:
-    """Relays the proofs of a set once everyone in it has sent theirs, and none before; returns the proofs that came.
+    """Relays the proofs of a set once every member has sent one; returns the proofs.
 
-    `there` are those of it that can still respond; None for all.
+    `there` are the members that can still respond; None for all.
     """
     among = members if there is None else there
     sent = await clients.collect(SetProof, round, quorum, among=among, proof=PROOF_BYTES)

@@ -31,7 +31,7 @@ class KeptPart:
     """The server's keys that a stored alignment contains.
 
     Args:
-        rows: the server's rows in the alignment, in its order, int64.
+        rows: the server's rows in the alignment's order, int64.
         wanted: their positions in the alignment, int64; None for all of it.
     """
 

@@ -27,9 +27,9 @@ class Agreed:
     """Result of the agreement.
 
     Args:
-        nonces: of all members, for the identity of a new alignment.
-        number: of the resulting alignment; "" if rows are aligned anew.
-        without: members that hold none, or another than most; empty if no member holds one.
+        nonces: one of each member, for the identity of a new alignment.
+        number: the resulting alignment's; "" if rows are aligned anew.
+        without: members that hold no alignment, or another than most; empty if no member holds one.
         round: the last one used.
     """
 
@@ -44,7 +44,7 @@ class ServerReuse:
     """One agreement among the present parties.
 
     Args:
-        identity: of the alignment that the server holds and would use; "" for none.
+        identity: the alignment that the server holds and would use; "" for none.
         rows: number of its rows that are used.
         wanted: their positions in it, int64; None for all rows.
         others: number of further keys to align.
@@ -84,7 +84,7 @@ class ServerReuse:
         return Agreed(tuple(nonces), number, () if same else _without(identities), self._round)
 
     async def confirmed(self) -> int:
-        """Waits until every party uses its stored rows. Returns the last round used. Raises as the call."""
+        """Waits until every party uses its stored rows. Returns the last round used. Raises as `__call__`."""
         self._round += 1
         for party, reused in (await self._hear(Reused)).items():
             if reused.identity != self.identity or reused.rows != self.rows:

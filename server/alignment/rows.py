@@ -36,10 +36,10 @@ class ServerRows:
     """The server's table before alignment, and the settled alignment.
 
     Args:
-        record: written only when every party has stored its own.
+        record: written once every party has stored its own.
         kinds: messages allowed once rows are aligned.
-        use: called once in a start of the server, with the aligned rows, int64 (common,).
-        seed: of the secret and the shuffles, until rows are aligned.
+        use: called once per start of the server, with the aligned rows, int64 (common,).
+        seed: derives the secret and the shuffles until rows are aligned.
         part: what a prediction uses of a stored alignment; None for none.
         whole: True if all rows are aligned with the whole roster, so that the alignment is stored for other runs.
     """

@@ -47,11 +47,11 @@ Timetable = Callable[[FederationConfig, int, int], Schedule]
 
 @dataclass(frozen=True)
 class ServerTable:
-    """A context, and what the server's table says at the beginning of a start.
+    """A context, and its table at the beginning of a start.
 
     Attributes:
         rows: aligns the table; None if its rows are in the agreed order already.
-        digest: of the labels, for `hold_labels` once the run begins; "" in later starts.
+        digest: hash of the labels, for `hold_labels` once the run begins; "" in later starts.
     """
 
     ctx: ServerContext
@@ -89,7 +89,7 @@ class ServerParts:
     def context(self, labels: LabelColumn, rows: Tensor | None = None) -> ServerContext:
         """The context over all rows, or over the rows at these positions, int64 (m,); without columns and noise.
 
-        Raises DataError if the labels are other than agreed.
+        Raises DataError if the labels differ from the agreed ones.
         """
         check_labels(labels, self.federation)
         known = sampled(labels, rows)
@@ -115,10 +115,10 @@ class ServerParts:
 
         Args:
             start: the secret from which the context's draws follow.
-            begun: an earlier start has begun the run.
-            sample: positions of rows to use, int64 (m,), which are in the agreed order; None for all.
+            begun: True if an earlier start has begun the run.
+            sample: positions of the rows to use, in the agreed order, int64 (m,); None for all.
 
-        Raises DataError if the labels are others than the run began with, CheckpointError as `protect`.
+        Raises DataError if the labels differ from those that the run began with, CheckpointError as `protect`.
         """
         federation, out = self.federation, self.out
         aligned = federation.align != "none" and sample is None

@@ -143,13 +143,13 @@ class Hub:
         """Begins a session: sends every party the round to continue from.
 
         Args:
-            held: the rounds of the server's own checkpoints.
+            held: rounds of the server's own checkpoints.
             committed: the newest round that every member has saved, 0 if none.
             between: awaited after every round.
             enough: returns True to end the run early.
-            names: the parties that take part, where not all are needed.
+            names: the participants; None for the whole roster.
 
-        Returns the parties' links, and the round to restore. Raises CheckpointError if a common checkpoint is missing.
+        Returns the parties' links and the round to restore. Raises CheckpointError if a common checkpoint is missing.
         """
         self._names = names = self._federation.names if names is None else tuple(names)
         everyones = {name: self.members[name].hello.held for name in names}
@@ -175,7 +175,7 @@ class Hub:
         return cohort, round
 
     def rewind(self, reason: str) -> None:
-        """Makes every participant stop and say Hello again. Parties that arrived meanwhile are waiting already."""
+        """Makes every participant stop and say Hello again."""
         self._mailbox.abandon()
         self._relay.stop()
         for party, member in self.members.items():
@@ -226,7 +226,7 @@ class Hub:
                     await self._changed.wait()
 
     async def watch_absence(self) -> None:
-        """Detects departures at once, also while no message is awaited. Runs until cancelled. Raises as `gate`."""
+        """Detects departures at once, even while no message is awaited. Runs until cancelled. Raises as `gate`."""
         while True:
             await self.gate()
             self._changed.clear()
@@ -370,8 +370,9 @@ class Hub:
             self._links[party].lose(error)
 
     def _faulty(self, party: str, error: Exception) -> None:
-        """A connected party broke the contract, or sent numbers that are not finite: others may be enough for a round,
-        but the run goes on without it only if that is the policy.
+        """Handles a party that broke the contract or sent numbers that are not finite.
+
+        A round may go on with the others; the run does so only if the absence policy allows it.
         """
         if isinstance(error, PartyLost | PartyFailed | FloodError):
             return  # told where they are found

@@ -70,13 +70,13 @@ async def begin(server: grpc.aio.Server) -> None:
 
 
 class Door(Protocol):
-    """The end of a transport that parties reach; it is made with `Listener`'s arguments."""
+    """The server's end of a transport, made with `Listener`'s arguments."""
 
     async def start(self, address: str, tls: ServerTls | None) -> int:
-        """Lets parties in at HOST:PORT; returns the port."""
+        """Listens on HOST:PORT and returns the port."""
 
     async def stop(self) -> None:
-        """Lets nobody in any more, and ends all streams."""
+        """Stops listening and ends all streams."""
 
 
 class Listener(grpc.GenericRpcHandler):
@@ -181,7 +181,7 @@ def watch_handshakes(broadcast: Callable[[str], None]) -> Iterator[None]:
 
 
 def reason_of(line: bytes) -> str | None:
-    """Why a handshake failed, or None if the line is about something else."""
+    """Why a handshake failed, or None if the line reports no failed handshake."""
     found = _LINE.search(line)
     if found is None:
         return None

@@ -27,7 +27,7 @@ _HELD = 3  # checkpoints that a party keeps: the newest, the sound one before it
 class Member:
     """A party's connection, the state of its session, and its latest Hello, which was accepted.
 
-    `parted` is set while the party's part has ended: it has said farewell, has failed, or is gone.
+    `parted` is set once the party's part has ended: it has said farewell, has failed, or is gone.
     """
 
     connection: Stream
@@ -41,9 +41,9 @@ class Member:
     _statements: int = 0
 
     def count(self, parcel: Parcel, round: int) -> None:
-        """Counts a parcel, unless it is a message: messages have limits of their own.
+        """Counts a parcel that is no message; messages have limits of their own.
 
-        Raises FloodError if the party sent more than a session up to this round needs. It ends the connection.
+        Raises FloodError, which ends the connection, if the party sent more than a session needs up to this round.
         """
         self._notices += not isinstance(parcel, Message | Statement)
         self._statements += isinstance(parcel, Statement)
@@ -64,13 +64,13 @@ class Member:
         return self.session.state
 
     def hear(self, heard: Parcel | Exception) -> bool:
-        """Takes what the party has sent, as `SessionState.hear`."""
+        """Takes in what the party has sent, as `SessionState.hear`."""
         taken = self.session.hear(heard)
         self._note_end()
         return taken
 
     def say(self, parcel: Parcel) -> None:
-        """Sends a parcel, unless it has no place in the party's state."""
+        """Sends a parcel, unless the party's state does not allow it."""
         if self.session.say(parcel):
             self.connection.post(parcel)
         self._note_end()
@@ -90,7 +90,7 @@ class Member:
         self.connection.session = begin.session
 
     def renew(self, hello: Hello, admission: Admission) -> None:
-        """Accepts its next Hello. Raises RefusedError if it may no longer take part, or it changed its name."""
+        """Accepts the party's next Hello. Raises RefusedError if it may no longer take part or has changed its name."""
         if hello.party != self.hello.party:
             raise RefusedError(f"{self.hello.party!r} now calls itself {hello.party[:80]!r}")
         admission.check(hello, self.pem)
@@ -117,7 +117,7 @@ class Intake:
         return link is not None and self._here and link.full
 
     async def room(self) -> None:
-        """Waits until enough messages are read, or the link closes."""
+        """Waits until enough messages are read or the link closes."""
         if (link := self.link()) is not None:
             await link.room()
 
@@ -132,7 +132,7 @@ class Intake:
 
 
 class Versions:
-    """Warns once of every party whose Colonnade version differs from the server's (within one series)."""
+    """Warns once per party whose Colonnade version differs from the server's within one series."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry

@@ -46,7 +46,7 @@ class Saving:
     previous one is kept until then.
 
     Args:
-        folder: of the record of commits; None if no checkpoint is ever due.
+        folder: has the record of commits; None if no checkpoint is ever due.
         clock: seconds from an arbitrary origin.
         grown: returns the lengths of append-only records by name; each commit stores them.
 
@@ -89,7 +89,7 @@ class Saving:
         return by_rounds or by_time
 
     async def make_way(self, limit: float) -> None:
-        """Ends the pending checkpoint, if any, before the next begins; gives it up if a party withholds its part.
+        """Ends the pending checkpoint, if any, before the next begins; gives it up if a party does not save its part.
 
         The parties have `limit` seconds. The wait for the server's own file has no limit.
         """
@@ -130,7 +130,7 @@ class Saving:
         self.sound = min(self.sound, round) or round
 
     async def settle(self, limit: float, *, sound: bool = True) -> None:
-        """Waits at most `limit` seconds for a pending checkpoint, if it is sound, to be committed or given up."""
+        """Waits at most `limit` seconds until a pending sound checkpoint is committed or given up."""
         if self._pending is not None and self._pending.sound >= sound:
             await asyncio.wait({self._pending.done}, timeout=limit)
 
@@ -228,9 +228,9 @@ class Saving:
 
 
 def common_round(held: Mapping[str, Collection[int]], committed: int) -> int:
-    """The newest round that all members hold; 0, the beginning, only if nothing was committed yet.
+    """The newest round that all members hold; 0, the beginning, if nothing was committed yet.
 
-    Raises CheckpointError if something was committed, but no round is held by all.
+    Raises CheckpointError if a round was committed, but no round is held by all.
     """
     common = set.intersection(*map(set, held.values()))
     if not common and committed:

@@ -42,7 +42,7 @@ class ServerTask:
 
     Args:
         federation: the agreed section, adapted to this task.
-        kinds: the messages that may travel, by name; `limits` of their dimensions.
+        kinds: the messages that may travel, by name; `limits` bounds their dimensions.
         arriving: format of tensors from a party, by kind of message.
         purpose: what a Hello must state besides the agreed configuration.
         dismisses: True if parties may leave when the server is interrupted; else they redial for as long as a member
@@ -74,7 +74,7 @@ def training(federation: FederationConfig) -> ServerTask:
 
 
 def prediction_task(federation: FederationConfig) -> ServerTask:
-    """Predictions, until the work with the model is done. Raises InputError if the model cannot predict."""
+    """Prediction, until the work with the model is done. Raises InputError if the model cannot predict."""
     contract = prediction.contract(federation)
     kinds, limits = all_kinds(federation, contract), all_limits(federation, contract)
     arriving = dict.fromkeys(kinds, federation.compress.evaluations)
@@ -97,7 +97,7 @@ class ServerMember:
         base: the folder that paths in the configuration are relative to.
         out: the run's folder, which exists.
         secure: False for no TLS, on loopback only; there is no `identity` then.
-        transport: makes the end that parties reach.
+        transport: makes the server's end of connections.
     """
 
     federation: FederationConfig
@@ -186,6 +186,6 @@ class ServerMember:
 
     @property
     def _parting(self) -> float:
-        """Seconds that parties have for their farewell; long if each waits for the others' last statements."""
+        """Seconds that parties have for their farewell; more if they wait for each other's last statements."""
         compared = self.federation.transcript.every and not self.task.dismisses
         return max(_PARTING, self.federation.timeouts.answer) if compared else _PARTING

@@ -38,10 +38,10 @@ class ServerSessions:
 
     Args:
         ctx: its state is restored in every session.
-        folder: the run's; None keeps no checkpoints but those that `store` has, in a simulation.
+        folder: the run's; None in a simulation, which keeps only the checkpoints in `store`.
         start: the secret from which the context's draws follow.
         clock: seconds from an arbitrary origin.
-        side: the server side; None for the protocol's.
+        side: replaces the protocol's server side.
     """
 
     ctx: ServerContext
@@ -180,7 +180,7 @@ class ServerSessions:
         return bool(self.saving.sound) or not self.ctx.watch.growing or self.ctx.round >= last
 
     async def _save(self, round: int, last: int) -> None:
-        """Begins a checkpoint; waits for that of the last round."""
+        """Begins a checkpoint; after the last round waits until it is saved."""
         ctx, hub, saving, limit = self.ctx, self.hub, self.saving, self.ctx.federation.timeouts.answer
         ctx.phases.turn(CHECKPOINT)
         await saving.make_way(limit)

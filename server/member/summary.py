@@ -48,8 +48,8 @@ def summarise(
     Args:
         status: completed, interrupted or failed; `failed` is the error.
         saved: the best round whose checkpoint all members hold, 0 if none.
-        releases: number of the parties' releases, as far as they are known.
-        versions: of Colonnade, at parties that have another one than the server.
+        releases: number of releases by party, where known.
+        versions: versions of Colonnade by party, where they differ from the server's.
     """
     federation = ctx.federation
     return {
@@ -84,7 +84,9 @@ def summarise(
 
 
 def _hash_of_rows(ctx: ServerContext, part: str) -> str:
-    """Equal in runs that evaluate on the same rows, in any order; by the rows' numbers where they have no keys."""
+    """Hash that is equal in runs that evaluate on the same rows in any order; of row numbers where rows have no
+    keys.
+    """
     rows = getattr(ctx.schedule.partition, part)
     if (keys := keys_of_rows(ctx.ids, rows)) is None:
         ordered: Iterable[str] = map(bytes.decode, np.sort(rows.numpy().astype(bytes)))
@@ -140,7 +142,7 @@ def model_of(ctx: ServerContext, saved: int) -> dict[str, Any]:
 
 
 def warning(ctx: ServerContext) -> str | None:
-    """Warning if the model is no better than one without columns, by the test rows or else the validation rows."""
+    """Warns if the model is no better than one without columns, on the test rows or else the validation rows."""
     baseline = "always predicting the mean" if ctx.balance is None else "always saying the commonest class"
     for part in ("test", "validation"):
         if part in ctx.details:
@@ -249,8 +251,8 @@ def response_noise_summary(ctx: ServerContext) -> dict[str, Any] | None:
 
 
 def forest_findings(ctx: ServerContext) -> dict[str, Any] | None:
-    """Trees, what encrypts their gradients, and of every party the gain of its splits and the cuts that are known of
-    it; None if the model is no forest.
+    """Number of trees, encryption of their gradients, and for every party the gain of its splits and the cuts that the
+    server has learnt; None if the model is no forest.
     """
     cfg = ctx.federation.protocol
     if not isinstance(cfg, BoostedConfig) or "forest" not in ctx.state or "columns" not in ctx.state:
@@ -277,7 +279,7 @@ def forest_findings(ctx: ServerContext) -> dict[str, Any] | None:
 
 
 def _revealed(forest: Forest, party: int, columns: Sequence[Sequence[Any]]) -> list[dict[str, int]]:
-    """Of each column: cuts between its bins (of words: bins less one), and different splits that were asked for."""
+    """For each column, the number of cuts between its bins (words: bins less one) and of distinct splits asked for."""
     asked: list[set[Any]] = [set() for _ in columns]
     for record in forest.records[party]:
         bins, ordered, missing = columns[record.column][:3]

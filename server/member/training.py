@@ -42,9 +42,9 @@ from colonnade.server.training.context import ServerContext
 
 @dataclass
 class ServerRun(ServerMember):
-    """One start of the server in training, from a configuration to summary.json, which is written however it ends.
+    """One start of the server in training, from a configuration to summary.json, which is written however the run ends.
 
-    It was `launched` then, in seconds since 1970.
+    `launched` is the start's time in seconds since 1970.
     """
 
     launched: float = field(default=0.0, kw_only=True)
@@ -103,7 +103,7 @@ class ServerRun(ServerMember):
                 releases.close()
 
     def _end(self, sessions: ServerSessions, tracking: Tracking, status: str, failed: Exception | None) -> None:
-        """Ends the run at the trackers; writes the last event, and the summary unless an earlier start's is valid."""
+        """Ends tracking; writes the last event, and the summary unless an earlier start's is valid."""
         ctx = sessions.ctx
         hub, first = sessions.hub, self._first
         found = summarise(

@@ -28,7 +28,7 @@ class Outputs:
 
     Args:
         lines: line of `outputs` for each id, int64 (ids,); -1 where some member does not know the id.
-        outputs: float32 (rows, classes or targets), on the CPU; one line for each distinct row.
+        outputs: float32 (rows, classes or targets), on the CPU, one line per distinct row.
     """
 
     lines: Tensor
@@ -107,9 +107,9 @@ async def predict(
     Args:
         positions: ids -> positions of their rows, int64 (ids,); -1 where not all members know them.
         own: True if parties predict too, where they can.
-        scored: called with the rows that were predicted.
+        scored: called with the predicted rows.
 
-    Raises InputError if nothing stored can replace an absent party, IdsRenewed if rows must be aligned for other ids.
+    Raises InputError if an absent party cannot be replaced, IdsRenewed if rows must be aligned for other ids.
     """
     of_rows, forest = _joint(ctx), decides(ctx.federation)
     numbers = 0 if forest else width(ctx.federation)
@@ -154,7 +154,7 @@ async def predict(
 
 
 async def _sides(ctx: ServerContext, clients: Cohort, round: int, rows: Tensor, joint: Decided) -> list[Tensor]:
-    """2: on which side of their splits the parties' rows are. Raises ContractError if they are of other splits."""
+    """Step 2: the side of each row at the parties' splits. Raises ContractError if a response has other splits."""
     answers = await clients.collect(Decisions, round, ctx.quorum, rows=len(rows))
     for (party, answer), wide in zip(answers.items(), joint.bytes_of(), strict=True):
         if answer.s.shape[1] != wide:

@@ -39,7 +39,7 @@ class Predicted:
 
 
 class Said(NamedTuple):
-    """The prediction for one id: its class ("" in regression), and one value a name."""
+    """The prediction for one id: its class ("" in regression), and a value by name."""
 
     label: str
     values: tuple[float, ...]
@@ -50,12 +50,12 @@ class Model:
     """Trained model of a run, available while every party is present.
 
     Args:
-        names: what a row's values stand for: the classes, or in regression the targets.
+        names: of a row's values: the classes, or in regression the targets.
         classes: True if the values are class probabilities.
         finish: the joint model's outputs, (rows, names) -> probabilities, or targets in their own units.
         decide: the rule from probabilities to classes; None for the most likely class. It is read from the model's
             checkpoint, which is loaded once the parties are present.
-        paid: True if every request is charged to the parties' privacy budgets.
+        paid: True if requests are charged to the parties' privacy budgets.
         show: adds metrics to those of this process.
         able: filters ids: the distinct normalised keys that the server can ask for.
     """
@@ -79,7 +79,7 @@ class Model:
         return f"{self.run} {self.round} {','.join(self.row_index.here)} {','.join(self.names)}{decision}"
 
     def renew(self, ids: Collection[str]) -> None:
-        """Where rows are aligned: allows only these ids from now on, with all tables as they are then.
+        """With alignment: allows only these ids from now on, after a new alignment of the current tables.
 
         Raises DataError if no id is left, or the server's own columns cannot be read. The earlier ids stay.
         """

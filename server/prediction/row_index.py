@@ -30,15 +30,15 @@ class RowIndex:
     """Positions of rows by key.
 
     Args:
-        labels: of the training rows, in their common order.
+        labels: those of the training rows, in their common order.
         asked: distinct normalised keys that may be asked for; unused without alignment.
-        seed: of alignments; each uses it until it is settled.
-        identity: of the run's alignment, which gave the labels' rows; "" if it is not stored.
+        seed: derives each alignment's secrets until it is settled.
+        identity: the run's alignment, which gave the labels' rows; "" if it is not stored.
 
     Attributes:
-        places: position of a row by its normalised key, or by its number where there are neither keys nor
-            alignment. With alignment it is empty before the first one.
-        here: the parties that take part now.
+        places: position of a row by its normalised key, or by its number where there are neither keys nor alignment.
+            With alignment it is empty before the first one.
+        here: the present parties.
 
     Raises DataError if two of the labels' keys are equal once normalised.
     """

@@ -68,7 +68,7 @@ class PredictionRun(ServerMember):
 
     Args:
         work: uses the model; when it returns, the parties are dismissed.
-        ids: ids that may be asked for, where rows are aligned; None for the training rows' ids.
+        ids: ids that callers may ask for, with alignment; None for the training rows' ids.
     """
 
     work: Work = field(kw_only=False)
@@ -119,7 +119,7 @@ class PredictionRun(ServerMember):
         if self.terms.absent != "refuse" and prediction.summed(self.federation):
             absent = self.terms.absent
             raise InputError(
-                f"--absent {absent}: the server of this run is shown sums alone, of which nobody can be missing",
+                f"--absent {absent}: this run's server sees only sums, which need every party",
                 hint="start all parties, and leave it out",
             )
         owner, store = self._owner(), Checkpoints(self._folder.checkpoints)

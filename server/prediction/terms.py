@@ -16,11 +16,11 @@ class PredictionTerms:
 
     Args:
         absent: how an absent party is replaced.
-        patience: seconds that parties have to come, and to come back; None for federation.timeouts.away.
+        patience: seconds for parties to join or rejoin; None for federation.timeouts.away.
         expected: parties to wait for; None for all.
         own: True if parties predict too, and keep the result.
         secure: False for no TLS, on loopback only.
-        lasting: True for a service, whose tables and ids may change, so that for a time no row may be common.
+        lasting: True for a service; its tables and ids may change, so at times no row may be common.
     """
 
     absent: Absent = "refuse"

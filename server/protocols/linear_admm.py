@@ -22,7 +22,7 @@ def joint(ctx: ServerContext, _cfg: Config) -> LogitSum:
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
-    """Keeps z and lambda; sends all parties the same target of the logits."""
+    """Keeps z and lambda; sends all parties the same target for the logits."""
     classes, parties = ctx.federation.outputs, tuple(clients)
     loss = ctx.loss
     duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))

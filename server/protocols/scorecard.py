@@ -52,12 +52,12 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
 
 
 def joint(ctx: ServerContext, _cfg: Config) -> ScoreSum:
-    """The sum of the logits, and of where they start."""
+    """The sum of the logits and the initial scores."""
     return ScoreSum(ctx)
 
 
 def _stays(values: Mapping[str, np.ndarray], top: int | None) -> dict[str, np.ndarray]:
-    """For each party 1 for the columns that are among the `top` of all, or its own best."""
+    """For each party 1 for columns that are among the `top` of all, or its best column."""
     joined = np.sort(np.concatenate(list(values.values())))[::-1]
     least = joined[top - 1] if top is not None and top < len(joined) else -np.inf
     return {

@@ -71,7 +71,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
 
 
 class ForestJoint:
-    """The forest of the state, asked about rows of which the parties say on which side of their splits they are."""
+    """The forest of the state; parties report the side of each row at their splits."""
 
     def __init__(self, ctx: ServerContext) -> None:
         self.forest, self._objective = _forest(ctx), TreeObjective(ctx)
@@ -100,7 +100,7 @@ def _forest(ctx: ServerContext) -> Forest:
 
 
 def _sampled(ctx: ServerContext, cfg: Config, round: int) -> NDArray[np.bool_] | None:
-    """The training rows of a tree, drawn uniformly: a sample by gradients would name the rows of the rarer class."""
+    """The training rows of a tree, drawn uniformly: sampling by gradient would reveal rows of the rarer class."""
     if cfg.rows == 1:
         return None
     draw = torch.rand(
@@ -112,7 +112,7 @@ def _sampled(ctx: ServerContext, cfg: Config, round: int) -> NDArray[np.bool_] |
 def _allowed(
     ctx: ServerContext, cfg: Config, round: int, columns: Sequence[PartyColumns]
 ) -> list[NDArray[np.bool_]] | None:
-    """The columns of a tree, a share of all parties' at once, by party."""
+    """The columns of a tree by party: a share drawn from all parties' columns together."""
     if cfg.columns == 1:
         return None
     ends = np.cumsum([len(party.columns) for party in columns])
@@ -123,7 +123,7 @@ def _allowed(
 
 
 class TreeAbandoned(Exception):  # not an error: the round is skipped
-    """The quorum went on without a party, and a tree needs the sums of all."""
+    """A party is missing: a tree needs the sums of all, even if the quorum continues without it."""
 
 
 @dataclass
@@ -148,7 +148,7 @@ class TreeSums:
         self._names = tuple(self.clients)
 
     async def open(self, round: int) -> None:
-        """1 and 2. Raises ContractError if a party has other columns than those that the forest was begun with."""
+        """Steps 1 and 2. Raises ContractError if a party's columns differ from those that the forest began with."""
         await self._opened.open(round, self._bins)
 
     def _bins(self, shapes: Mapping[str, BinCounts]) -> list[int]:
@@ -157,10 +157,9 @@ class TreeSums:
         return [sum(column.bins for column in columns) for columns in self.columns]
 
     async def sums(self, round: int, level: int, query: Query) -> list[Whole]:
-        """3 and 4: each party's sums over its bins, int64 (bins, vectors).
+        """Steps 3 and 4: each party's sums over its bins, int64 (bins, vectors).
 
-        Raises:
-            ContractError: a party's answer does not decrypt, or is of other bins.
+        Raises ContractError if a party's answer does not decrypt or has other bins.
         """
         if self.cfg.gradients == "encrypted" or not level:
             keys = await self._opened.send(round, level, 2 * query.groups, query.vectors)
@@ -190,7 +189,7 @@ class TreeSums:
         return keys
 
     async def sides(self, round: int, level: int, wanted: Mapping[int, Sequence[AskedSplit]]) -> None:
-        """5 and 6: teaches the forest on which side of new records every row is."""
+        """Steps 5 and 6: adds the side of every row at new records to the forest."""
         rows, names = self.forest.rows, [self._names[party] for party in wanted]
         for party, records in wanted.items():
             if len(self.forest.records[party]) + len(records) > SPLITS:
@@ -223,7 +222,7 @@ class TreeSums:
             raise TreeAbandoned
 
     def _refuse_other_columns(self) -> None:
-        """The records of a forest that was begun are of the columns of then."""
+        """Raises ContractError if columns changed: a begun forest's records refer to its first ones."""
         now = [[[c.bins, c.ordered, c.missing, c.rising] for c in columns] for columns in self.columns]
         then = self.ctx.state.keep("columns", lambda: list(now))
         for name, ours, theirs in zip(self._names, then, now, strict=True):

@@ -60,7 +60,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         return loss
 
     async def unseen(sums: Sums, t: int) -> tuple[Responses[Message], float | None]:
-        """Steps 1 to 3 where only the sum of the embeddings is known."""
+        """Steps 1 to 3 where the server sees only the sum of the embeddings."""
         batch = ctx.schedule.batch(t)
         found = await sums.training(t, batch)
         if found.total is None:

@@ -31,7 +31,7 @@ _HINT = (
 
 
 class LabelParts:
-    """Labels by part of the rows, to find parts that lack a class or have a constant target. Keeps counts alone.
+    """Labels by part of the rows, to find parts that lack a class or have a constant target. Keeps only counts.
 
     Args:
         labels: classes of all rows, int64 (rows,), or targets, floating (rows, targets).
@@ -91,7 +91,7 @@ _UNSAID = "so that what is measured there says nothing of it"
 
 
 def refuse_one_class(rows: str, names: Sequence[str], only: int) -> None:
-    """Raises DataError: all these rows (such as `all 58 training rows`) have the class with number `only`."""
+    """Raises DataError: all these rows (such as `all 58 training rows`) have class number `only`."""
     others = [name for place, name in enumerate(names) if place != only]
     raise DataError(
         f"{rows} are of the class {names[only]!r}, and none is of the class{_listed(others)}: "
@@ -106,7 +106,7 @@ def of_common(labels: Tensor, names: Sequence[str], sizes: Sequence[int]) -> Ite
 
     Args:
         labels: classes of the common rows, int64 (rows,), or targets, floating (rows, targets).
-        sizes: of the training, validation and test parts.
+        sizes: rows of the training, validation and test parts.
 
     Raises DataError if all common rows have one class, or a target is constant.
     """

@@ -58,14 +58,14 @@ class ServerContext:
     """Labels, schedule, state and record of a run.
 
     Attributes:
-        labels: classes of all rows, int64 (rows,), on the device; -1 where noisy labels replace them. In
-            regression the targets, float32 (rows, targets): passed unscaled, stored on the scale of `scale`.
-        scale: of the targets; None in classification.
+        labels: classes of all rows, int64 (rows,), on the device; -1 where noisy labels replace them. In regression the
+            targets, float32 (rows, targets): passed unscaled, stored on the scale of `scale`.
+        scale: scaling of the targets; None in classification.
         draws: for initial weights, dropout and the like; never for noise or keys.
         balance: class sizes among the training rows, estimated where the labels are noisy; None in regression.
         backed_off: number of rollbacks after a divergence; `config` has the lowered learning rates.
-        columns: the server's own, where it is the active party: `columns[rows]` is float32 (rows, ...).
-        trained_as: maps rows to their numbers in training, int64 (rows,); -1 for rows that it did not have.
+        columns: the active party's: `columns[rows]` is float32 (rows, ...).
+        trained_as: row numbers in training, int64 (rows,); -1 for new rows.
         noisy: the protected training labels; None if labels are not protected.
         releases: number of releases of each label, if responses are protected; a new session does not reset it.
         traffic: bytes on the wire so far, up and down.
@@ -75,7 +75,7 @@ class ServerContext:
         run_cache: values computed once in a run.
         thorough: True to compute every metric in every evaluation, not only after the last round.
         classes: class names in the order of their numbers; empty in regression.
-        weights: of all rows, float64 (rows,), which count in training alone; None if rows count alike.
+        weights: row weights, float64 (rows,), used in training only; None if rows count alike.
         ids: keys of all rows; None if they have none.
     """
 
@@ -119,7 +119,9 @@ class ServerContext:
         self.take(self.labels, self.schedule, self.weights)
 
     def take(self, labels: Tensor, schedule: Schedule, weights: Tensor | None) -> None:
-        """Sets the labels (unscaled), the schedule and the weights. Raises DataError if no training row counts."""
+        """Sets the labels (unscaled), the schedule and the weights. Raises DataError if every training row has weight
+        0.
+        """
         self.labels, self.schedule, self.weights = labels, schedule, weights
         if weights is not None and not bool(weights[schedule.partition.train.cpu()].any()):
             raise DataError("all training rows have the weight 0", hint="weigh some, or leave server.labels.weight out")
@@ -201,7 +203,7 @@ class ServerContext:
         return labels
 
     def _release(self, batch: Tensor, logits: Tensor) -> None:
-        """Releases labels of these rows that are pending until a prediction exists: int64 (rows,), (rows, classes)."""
+        """Releases the noisy labels of these rows, int64 (rows,), that waited for a prediction, (rows, classes)."""
         if self.noisy is None or (pending := self.noisy.pending) is None or self._evidence is None:
             return
         if len(new := pending.release(batch, logits)):
@@ -243,7 +245,7 @@ class ServerContext:
 
     @property
     def measure(self) -> str:
-        """The metric that judges the model: `plain_metric`, or another where classes are unequal or rows counted."""
+        """The metric that judges the model: `plain_metric`, or another if classes are unequal or rows are weighted."""
         if isinstance(self.scale, CountScale):
             return "loss"
         return self.plain_metric if self.balance is None else self.balance.measure
@@ -260,8 +262,10 @@ class ServerContext:
 
     @property
     def stop_metric(self) -> str:
-        """The metric of `federation.stop`: by default the measure, or the loss if validation rows do not define it, and
-        where rounds learn from all rows: models that grow gain too little a round for accuracies to tell.
+        """The metric of `federation.stop`.
+
+        By default the measure; the loss if validation rows do not define the measure, and for models that grow from all
+        rows, whose accuracy changes too little in a round.
         """
         stop, whole = self.federation.stop, self.federation.protocol.full_batch
         if stop is not None and stop.metric != "measure":
@@ -294,8 +298,9 @@ class ServerContext:
 
     @property
     def scores(self) -> dict[str, Tensor]:
-        """Of the model, by part of the rows: log-odds of the second of two classes, float64, in the partition's order.
-        Of training rows only where the server can compute them alone; empty if there are more classes.
+        """The model's log-odds of the second of two classes by part of the rows, float64, in the partition's order.
+
+        Training rows are included only where the server can compute them alone; empty with more classes.
         """
         return self.state.keep(_SCORES, dict[str, Tensor])
 
@@ -437,7 +442,7 @@ class ServerContext:
                 self.telemetry.event("stopped", round=round, reason=self.stopped)
 
     def keeps(self, round: int) -> bool:
-        """True if the results of an evaluated round are kept, since its model may be the run's."""
+        """True if an evaluated round's results are kept because its model may be the run's."""
         last = round == self.schedule.rounds or self.best.stop or self.federation.stop is not None
         return bool(last) and self.best.round in (0, round)
 
@@ -482,7 +487,7 @@ def round_off(seconds: float) -> float:
 
 
 def check_labels(labels: LabelColumn, federation: FederationConfig) -> None:
-    """Refuses labels whose classes, or number of targets, differ from the agreed ones, and counts that are none."""
+    """Raises DataError if classes or number of targets differ from the agreed ones, or counts are invalid."""
     if federation.task == "regression":
         if federation.loss == POISSON:
             labels.refuse_no_counts()

@@ -60,7 +60,9 @@ async def evaluate(
 
 
 def evaluate_alone(ctx: ServerContext, round: int, predict: Callable[[Tensor], Tensor]) -> None:
-    """Evaluates a model that needs no party; predict: row numbers int64 (rows,) -> logits float32 (rows, classes)."""
+    """Evaluates a model that needs no party. `predict` maps row numbers, int64 (rows,), to logits, float32 (rows,
+    classes).
+    """
     for part in ctx.schedule.evaluations(round):
         score = ctx.score()
         for block in ctx.schedule.blocks(part):

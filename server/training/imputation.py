@@ -1,4 +1,4 @@
-"""What stands in for a party that is late or absent: zeros, its last output of a row, or its mean output."""
+"""Imputation of a late or absent party: zeros, its last output for a row, or its mean output."""
 
 from __future__ import annotations
 
@@ -24,20 +24,19 @@ LAST, SENT = "last embeddings", "sent embeddings"
 def sent(ctx: ServerContext, last: Tensor) -> Tensor:
     """The state's mask of embeddings that were sent, Boolean (parties, rows).
 
-    Runs of 0.2.0 kept none: of theirs, the rows that are not zero throughout, as they were read then.
+    Runs of 0.2.0 stored no mask: there, rows that are not all zeros count as sent.
     """
     return ctx.state.keep(SENT, lambda: last.any(dim=2))
 
 
 class StandIn:
-    """A round's embeddings, or logits, in roster order; missing ones are imputed.
+    """A round's embeddings or logits in roster order; missing ones are imputed.
 
     Args:
-        how: zero: zeros. last: the party's last embedding of the same rows, zeros if it sent none; the state
-            keeps a copy of every party's embeddings. skip: the round is left out, except the last, which is evaluated.
+        how: zero: zeros. last: the party's last embedding of the same rows, zeros if it sent none; the state keeps a
+            copy of every party's embeddings. skip: the round is left out, except the last, which is evaluated.
 
-    Raises:
-        ValueError: an unknown `how`.
+    Raises ValueError if `how` is none of these.
     """
 
     def __init__(self, ctx: ServerContext, parties: tuple[str, ...], width: int, how: How) -> None:
@@ -115,8 +114,10 @@ class Absence(Generic[M]):
 
 
 class Standing:
-    """Replacements of absent parties, from the state of a finished run: their means, or if `historical` their last
-    outputs for the same row, where there are some. Raises InputError if the run stored nothing to replace a party with.
+    """Replacements of absent parties from the state of a finished run.
+
+    They are a party's mean output, or if `historical` its last output for the same row, where there is one. Raises
+    InputError if the run stored no replacement.
     """
 
     def __init__(self, ctx: ServerContext, absent: tuple[str, ...], *, historical: bool) -> None:

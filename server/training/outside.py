@@ -19,11 +19,11 @@ class OutsideLoss:
     """A loss ℓ(z, y) from another package, one value per row, differentiated by autograd.
 
     It has no proximal map and no exact change along a step; contracts with `any_loss` need neither. Every method raises
-    ConfigError if the package's function fails or returns something unfit.
+    ConfigError if the function fails or returns an invalid value.
 
     Args:
-        name: of the entry point, a function of scores float32 (rows, outputs) and targets that returns losses (rows,).
-            Targets are class numbers int64 (rows,), in regression standardised numbers (rows, targets).
+        name: entry point, a function of scores float32 (rows, outputs) and targets that returns losses (rows,). Targets
+            are class numbers int64 (rows,), in regression standardised numbers (rows, targets).
     """
 
     def __init__(self, name: str) -> None:
@@ -118,9 +118,9 @@ class OutsideMetrics:
     """Metrics from other packages for every evaluation. One that fails is reported once and left out.
 
     Args:
-        names: of the entry points, functions of (scores, targets) that return a number. In classification:
-            probabilities float64 (rows, classes) and class numbers int64 (rows,); in regression: predicted and true
-            targets float64 (rows, targets) in their own units.
+        names: entry points, functions of (scores, targets) that return a number. In classification: probabilities
+            float64 (rows, classes) and class numbers int64 (rows,); in regression: predicted and true targets float64
+            (rows, targets) in their own units.
     """
 
     def __init__(self, names: Sequence[str], warn: Callable[[str], None]) -> None:

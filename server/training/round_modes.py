@@ -72,7 +72,7 @@ Learn = Callable[[Mapping[str, M], Tensor, int], Awaitable[float | None]]
 async def together(
     ctx: ServerContext, clients: Cohort, kind: type[M], width: int, learn: Learn[M], t: int
 ) -> tuple[Responses[M], float | None]:
-    """Runs a synchronous round: all parties respond about one batch. The loss is None if nothing was learned."""
+    """Runs a synchronous round: all parties respond for one batch. The loss is None if nothing was learned."""
     batch = ctx.schedule.batch(t)
     responses = await clients.collect(kind, t, ctx.quorum, rows=len(batch), width=width)
     return responses, await learn(responses, batch, t)

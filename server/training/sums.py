@@ -54,9 +54,9 @@ class SumSession:
         self.public: Public
 
     async def open(self, round: int, bins: Callable[[Mapping[str, BinCounts]], Sequence[int]]) -> None:
-        """1 and 2: the shapes of the parties' columns, and their hints.
+        """Steps 1 and 2: receives the shapes of the parties' columns and their hints.
 
-        `bins` checks the shapes, in roster order, and says how many bins each has.
+        `bins` checks the shapes, in roster order, and returns each party's number of bins.
         """
         all_parties = replace(self._ctx.quorum, need=None)
         shapes = await self._clients.collect(BinCounts, round, all_parties, nonce=NONCE)
@@ -82,15 +82,15 @@ class SumSession:
         self.hints = {name: Hint(np.concatenate(each).view(np.uint64)) for name, each in parts.items()}
 
     async def begin(self, round: int, level: int, count: int) -> VectorKeys:
-        """Fresh secrets of `count` vectors, whose masks every party is sent."""
+        """Draws fresh secrets for `count` vectors, and sends every party their masks."""
         keys = self.sender.keys(count)
         await self._clients.broadcast(Masks(round, level, torch.from_numpy(keys.dummy.view(np.int64))))
         return keys
 
     async def send(self, round: int, level: int, count: int, vectors: Callable[[int, int], Whole]) -> VectorKeys:
-        """3: sends vectors to every party; returns their secrets.
+        """Step 3: sends vectors to every party; returns their secrets.
 
-        `vectors(first, last)` are those of some of the rows, int64 (last - first, count).
+        `vectors(first, last)` returns those of a range of rows, int64 (last - first, count).
         """
         keys = await self.begin(round, level, count)
         for number, first in enumerate(range(0, self.size.rows, BLOCK)):
@@ -101,8 +101,8 @@ class SumSession:
 
 
 class ReturnedSums:
-    """One session's exchange with the parties. If `told`, a warning about as many bins or more of the same columns was
-    given before.
+    """One session's exchange with the parties. `told`: an earlier session warned of at least as many bins of these
+    columns.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class ReturnedSums:
         self._bins: dict[str, int] = {}
 
     async def open(self, round: int) -> None:
-        """1 and 2, and the probe. Raises ContractError if a party's hint is none."""
+        """Steps 1 and 2, and the probe. Raises ContractError if a party's hint is invalid."""
         await self._session.open(round, self._counted)
         if self._encrypted:
             await self._probe(round)
@@ -161,9 +161,9 @@ class ReturnedSums:
     async def give(
         self, round: int, vectors: Whole, units: Floats, rate: float = 1.0, level: int = 0
     ) -> Responses[MaskedSums]:
-        """Sends vectors, (rows, v): every party that answers in time is returned the sums over its own bins.
+        """Sends vectors, (rows, v), and returns to every party that answers in time the sums over its own bins.
 
-        `level` tells apart the sums of a round.
+        `level` distinguishes the sums of a round.
         """
         count = vectors.shape[1]
         keys = await self._session.send(round, level, count, lambda first, last: vectors[first:last])

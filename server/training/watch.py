@@ -176,7 +176,7 @@ class Onset:
     """Beginning of a growth. Onsets sort by round, then by stage within the round.
 
     Args:
-        stage: of the round: received, loss, sent, or head.
+        stage: received, loss, sent, or head, in the order of a round.
         less: negated factor of growth, so that the largest sorts first.
         member: whose numbers grow.
         what: description: "its Embedding.h has grown 120 times".
@@ -356,7 +356,7 @@ class GrowthWatch:
             yield Onset(self._loss.since, _LOSS, -factor, SERVER, self._loss_words())
 
     def _apart(self) -> Iterator[Onset]:
-        """Norms of this round far beyond every other party's: a party's first message has no history."""
+        """Norms of this round far above every other party's: a party's first message has no history to compare with."""
         newest: dict[str, dict[str, float]] = {}
         for (member, stage, name, _), norm in self._norms.items():
             if stage == _RECEIVED:

@@ -21,13 +21,15 @@ ENDING = "the service ends: ask again when it is back"
 
 
 class Busy(Exception):
-    """There is no reply: the queue of requests is full, or the service ends."""
+    """The service does not reply: its queue is full, or it is ending."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """Prediction for one id, which is `known` if all members know it: its class, "" in regression, and probabilities of
-    the classes in their order, in regression one number per target.
+    """Prediction for one id, `known` if all members know it.
+
+    It has the class ("" in regression) and the classes' probabilities in their order; in regression one number per
+    target.
     """
 
     id: str

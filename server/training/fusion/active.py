@@ -51,7 +51,7 @@ def load_columns(
     Args:
         rows: number of label rows read.
         sample: rows to keep; None for all.
-        ids: of the label rows, where rows have keys.
+        ids: keys of the label rows, if rows have keys.
 
     Raises DataError if columns are missing or unusable, or their rows differ from the labels'.
     """
@@ -164,7 +164,8 @@ class ActiveJoint:
     Args:
         x: the active party's columns of the rows, float32 (rows, ...).
         count: members in the average, the active party included.
-        averaged: embeddings, from whose average the active party's head predicts (VFedMH), or logits (agg_vfl).
+        averaged: what the parties send: embeddings, whose average enters the active party's head (VFedMH), or logits
+            (agg_vfl).
     """
 
     own: TwoPart

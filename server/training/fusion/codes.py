@@ -8,11 +8,11 @@ w = e^epsilon times as likely if it contains the code (common/privacy/subsets.py
 The code is the missing data of Dempster, Laird and Rubin, "Maximum likelihood from incomplete data via the EM
 algorithm" (1977). Where labels are noisy, the class is missing too: its posterior under the model replaces it.
 
-**Groups.** What one party confuses, another should separate. For a party whose encoder names c for rows of class y with
-frequency P(c | y), a grouping g and the release's noise give P(code | y). The probability of confusing two classes is
-at most half the product, over the parties, of their codes' Bhattacharyya coefficients (Bhattacharyya 1943; Kailath
-1967). A local search lowers the sum over all pairs of classes by moving or exchanging single classes, from the fixed
-grouping and from random ones.
+**Groups.** Classes that one party confuses, another should separate. For a party whose encoder names c for rows of
+class y with frequency P(c | y), a grouping g and the release's noise give P(code | y). The probability of confusing two
+classes is at most half the product, over the parties, of their codes' Bhattacharyya coefficients (Bhattacharyya 1943;
+Kailath 1967). A local search lowers the sum over all pairs of classes by moving or exchanging single classes, from the
+fixed grouping and from random ones.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Summed(Joint, Protocol):
 
 @runtime_checkable
 class Decided(Protocol):
-    """A forest, to which the parties say on which side of its splits a row is.
+    """A forest; parties report the side of each row at its splits.
 
     Attributes:
         start: scores before the first tree, float64 (outputs,).

@@ -33,7 +33,8 @@ class PairedHead(CombinedHead):
     def slopes(
         self, parts: Sequence[Tensor], perturbed: Mapping[int, Tensor], targets: Targets
     ) -> tuple[float, dict[int, float]]:
-        """f, and delta_m / mu of every party that sent a pair, all at theta_0; `step` then follows its own estimate.
+        """f, and delta_m / mu of every party that sent a pair, all at theta_0; `step` then uses the server's own
+        estimate.
 
         Args:
             parts: h_1 .. h_M, each float32 (rows, width).

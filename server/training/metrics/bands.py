@@ -1,11 +1,11 @@
-"""Bands of scores, from the riskiest to the safest: gain, lift, and what a cut-off below each band means.
+"""Bands of scores, from the riskiest to the safest: gain, lift, and the effect of a cut-off below each band.
 
-A score here is a risk: the higher, the likelier is the positive class, whose rows are called bads, and the others
-goods. A cut-off refuses the rows at or above it and approves the others.
+A score here is a risk: the higher, the likelier the positive class. Its rows are called bads, the others goods. A
+cut-off refuses the rows at or above it and approves the others.
 
-Outcomes by groups of people leave out groups of fewer than `FEWEST_SHOWN`, and further ones, the smallest first, until
-those left out together have `FEWEST_SHOWN` people and are at least two: else the totals less the groups shown would
-give the small one away.
+Outcomes by group omit groups of fewer than `FEWEST_SHOWN` people. Further groups are suppressed, the smallest first,
+until at least two groups with together at least `FEWEST_SHOWN` people are: otherwise the totals less the groups shown
+would reveal the small one.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ FEWEST = 5  # rows of a band at least
 
 @dataclass(frozen=True)
 class Bands:
-    """All arrays are float64 (bands,), the riskiest band first; `low` and `high` are the lowest and highest score in a
-    band.
-    """
+    """Arrays float64 (bands,), the riskiest band first; `low` and `high` are a band's lowest and highest score."""
 
     low: Floats
     high: Floats
@@ -67,13 +65,13 @@ class Bands:
 
     @property
     def approved_bad_rate(self) -> Floats:
-        """Bad rate of the rows below `low`; NaN for the last band, below which there are none."""
+        """Bad rate of the rows below `low`; NaN for the last band."""
         rest = self.people.sum() - np.cumsum(self.people)
         return _over_all(self.bads.sum() - np.cumsum(self.bads), rest, np.nan)
 
     @property
     def odds(self) -> Floats:
-        """Goods for each bad of the band; infinite without bads."""
+        """Goods per bad in the band; infinite without bads."""
         return _over_all(self.goods, self.bads, np.inf)
 
 
@@ -111,7 +109,7 @@ def bands(scores: Floats, bad: Bools, most: int = MOST, fewest: int = FEWEST) ->
 
 @dataclass(frozen=True)
 class CutOffOutcome:
-    """What a cut-off does to some rows, or to those of a group; rates are None where their denominator is 0."""
+    """Effect of a cut-off on some rows, or on a group; rates are None where their denominator is 0."""
 
     people: int
     bads: int
@@ -139,12 +137,12 @@ class CutOffOutcome:
 
     @property
     def true_positive_rate(self) -> float | None:
-        """Share of the bads that are refused."""
+        """Share of bads that are refused."""
         return _over(self.bads_refused, self.bads)
 
     @property
     def false_positive_rate(self) -> float | None:
-        """Share of the goods that are refused."""
+        """Share of goods that are refused."""
         return _over(self.people - self.approved - self.bads_refused, self.people - self.bads)
 
 
@@ -153,8 +151,9 @@ def _over(above: int, below: int) -> float | None:
 
 
 def shift(before: Floats, now: Floats) -> tuple[float, float] | None:
-    """Population stability index of scores against earlier ones in the tenths of these, and what chance exceeds once in
-    1000 times; scores outside the earlier ones' range are in a bin of their own. None without rows.
+    """Population stability index of scores against earlier ones, and its 99.9 % quantile under no change.
+
+    Bins are tenths of the earlier scores; scores outside their range have bins of their own. None without rows.
     """
     if not len(before) or not len(now):
         return None

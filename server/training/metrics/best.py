@@ -52,7 +52,7 @@ class Best:
         """Enters an evaluation; a round's validation rows come before its test rows.
 
         Args:
-            value: of the criterion; NaN where it is undefined.
+            value: the criterion's value; NaN where it is undefined.
             more: further metrics to report for the best round. With `measure`, the lowest `loss` breaks ties, since
                 accuracy takes few values on few rows.
         """

@@ -54,8 +54,8 @@ def of_classes(probabilities: Probabilities, labels: Classes, auc: float | None)
 def of_numbers(model: NDArray[np.float64], mean: NDArray[np.float64]) -> dict[str, Any] | None:
     """Verdict on predicted targets: the gain in squared error over predicting the training rows' mean.
 
-    Both arguments are squared errors on the scale of training, float64 (rows, targets). Returns as `of_classes`; None
-    for a single row, or if an error is not finite.
+    Both arguments are squared errors on the scale of training, float64 (rows, targets). Returns a verdict as
+    `of_classes` does; None for a single row, or if an error is not finite.
     """
     gained = (mean - model).mean(axis=1)
     if len(gained) < 2 or not np.isfinite(gained).all():

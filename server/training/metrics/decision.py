@@ -37,9 +37,9 @@ class Decision:
     Args:
         threshold: least probability at which a row is positive.
         by: what chose it: f1, youden or cost; "at" if it was given, "" for the default.
-        costs: of a false positive and of a false negative, with `cost`.
-        calibration: of probabilities; None for the model's own.
-        round: of the model that it was chosen for; 0 if not chosen on outputs.
+        costs: cost of a false positive and of a false negative, with `cost`.
+        calibration: recalibrates probabilities; None for the model's own.
+        round: round of the model that it was chosen for; 0 if not chosen on outputs.
         rows: number of validation rows that it was chosen on; 0 for none.
     """
 
@@ -95,7 +95,7 @@ def kept(state: State, decide: DecideConfig | None) -> Decision | None:
 
 
 def keep(state: State, found: Decision | None) -> None:
-    """Stores the decision in the state; None removes it."""
+    """Stores the decision in the state, or removes it (None)."""
     record: dict[str, Any] = state.keep(_KEPT, dict)
     record.clear()
     record.update({} if found is None else found.record())

@@ -57,7 +57,7 @@ def ks(scores: Numbers, positive: NDArray[np.bool_]) -> float:
 
 
 def ks_at(scores: Numbers, positive: NDArray[np.bool_]) -> tuple[float, float]:
-    """`ks`, and the lowest score of the rows above the place where it is reached."""
+    """`ks`, and the lowest score above the point where it is reached."""
     rows, found = counts(scores, positive)
     apart = np.abs(found / found[-1] - (rows - found) / (rows[-1] - found[-1]))
     place = int(apart.argmax())
@@ -67,8 +67,8 @@ def ks_at(scores: Numbers, positive: NDArray[np.bool_]) -> tuple[float, float]:
 def curve(scores: Numbers, positive: NDArray[np.bool_]) -> list[dict[str, Any]]:
     """Cumulative gains for charts, from which ROC, precision and recall follow, at up to some hundred scores.
 
-    A point is what taking all rows from a `score` on comes to: the shares `rows` of all and `found` of the positive
-    ones, to six digits. The first point takes no row and has no score. At least one row is positive.
+    A point takes all rows from a `score` on: `rows` is their share of all rows, `found` of the positive ones, to six
+    digits. The first point takes no row and has no score. At least one row is positive.
     """
     rows, found = counts(scores, positive)
     apart = np.abs(found / found[-1] - rows / rows[-1])  # the place of the KS statistic is among the points

@@ -211,7 +211,7 @@ class Score:
 
     @property
     def logits(self) -> Tensor:
-        """Of all rows, (rows, classes)."""
+        """Logits of all rows, (rows, classes)."""
         return torch.cat(self._logits)
 
     def margins(self) -> tuple[Floats, Bools]:

@@ -18,8 +18,9 @@ Numbers = NDArray[np.float64]
 
 
 class Residuals:
-    """RMSE, MAE and R2 in the targets' own units, each a mean over targets; and the mean loss: the squared one on
-    training's scale, or the deviance of counts.
+    """RMSE, MAE and R2 in the targets' own units, each a mean over targets; and the mean loss.
+
+    The loss is squared on training's scale, or the deviance of counts.
     """
 
     def __init__(self, scale: TargetScale) -> None:
@@ -52,7 +53,7 @@ class Residuals:
         }
 
     def some(self, names: Collection[str]) -> dict[str, float]:  # noqa: ARG002  # signature of `Score`
-        """None: there are no further metrics (see `Score.some`)."""
+        """Empty: there are no further metrics (see `Score.some`)."""
         return {}
 
     def closer(self) -> tuple[dict[str, float], dict[str, Any]]:
@@ -83,11 +84,11 @@ _WITHIN = (0.5, 0.8, 0.9, 0.95)
 
 
 def _residuals(predicted: Numbers, true: Numbers) -> dict[str, Any]:
-    """How far predictions are off, for charts.
+    """Distribution of errors, for charts.
 
-    `within` has the largest distance of a share of the rows from their predictions. `histogram` counts prediction less
-    true value in bins of equal width; the outermost also count what lies beyond them. `bands` have equal numbers of
-    rows in the order of the predictions: their mean, and the true values' tenth, half and nine tenths.
+    `within` has quantiles of the absolute error. `histogram` counts prediction less true value in bins of equal width;
+    the outermost also count what lies beyond them. `bands` have equal numbers of rows in the order of the predictions:
+    their mean, and the true values' tenth, half and nine tenths.
     """
     error = predicted - true
     low, high = (float(edge) for edge in np.quantile(error, (0.01, 0.99)))

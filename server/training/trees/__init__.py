@@ -1,1 +1,1 @@
-"""Boosted trees at the server: splits, the forest, and sums over the parties' bins."""
+"""Boosted trees, server side: splits, the forest, and sums over the parties' bins."""

@@ -1,4 +1,4 @@
-"""A forest over columns of several parties, in which a node asks one of them on which side a row is."""
+"""A forest over columns of several parties; the owner of a node's column tells the side of each row."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Tree:
     """A tree in arrays over its nodes, the root first.
 
     Args:
-        output: what it adds to.
+        output: index of the output that it adds to.
         party: owner of the node's record, int64 (nodes,); -1 for a leaf.
-        record: number of the record among its owner's.
+        record: index among its owner's records.
         children: left and right child, int64 (nodes, 2).
-        value: of a leaf, float64 (nodes,).
-        gain: of a split, float64 (nodes,).
+        value: leaf values, float64 (nodes,).
+        gain: gains of splits, float64 (nodes,).
     """
 
     output: int
@@ -42,7 +42,7 @@ class Tree:
         return int(depths.max())
 
     def apply(self, side: Callable[[int, int], Sides], rows: int) -> NDArray[np.float64]:
-        """Values of the leaves, float64 (rows,); `side(party, record)` is whether each row goes left, bool (rows,)."""
+        """Leaf values, float64 (rows,); `side(party, record)` returns whether each row goes left, bool (rows,)."""
         found = np.zeros(rows)
         waiting = [(0, np.arange(rows))]
         while waiting:
@@ -69,9 +69,9 @@ class AskedSplit:
 
 
 class Forest:
-    """Trees, the records that they ask for, and on which side of each record every row, of all common ones, is.
+    """Trees, the records of their splits, and the side of every common row at each record.
 
-    It is an own state of a protocol (common/run/state.py).
+    It is a protocol's own state (common/run/state.py).
     """
 
     def __init__(self, parties: int, rows: int) -> None:
@@ -82,7 +82,7 @@ class Forest:
         self._sides: list[list[NDArray[np.uint8]]] = [[] for _ in range(parties)]  # packed, (bytes,) a record
 
     def unknown(self, party: int, records: Sequence[AskedSplit]) -> list[AskedSplit]:
-        """Those that the party was not asked for, each once, in their order."""
+        """The distinct records, in order, that the party was not asked for yet."""
         return [record for record in dict.fromkeys(records) if record not in self.records[party]]
 
     def learn(self, party: int, records: Sequence[AskedSplit], packed: NDArray[np.uint8]) -> None:
@@ -96,7 +96,7 @@ class Forest:
         return np.unpackbits(self._sides[party][record], count=self.rows).astype(bool)
 
     def used(self, party: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """How many nodes each of a party's records splits, (records,), and the sum of its gains there, likewise."""
+        """How often each of a party's records splits a node, (records,), and the sum of its gains, (records,)."""
         times, gains = np.zeros(len(self.records[party]), np.int64), np.zeros(len(self.records[party]))
         for tree in self.trees:
             here = tree.party == party
@@ -109,7 +109,7 @@ class Forest:
         return tree.apply(self.side, self.rows)
 
     def scores(self, start: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The sum of the trees' values and of where they start, (outputs,): float64 (rows, outputs)."""
+        """Sum of `start`, (outputs,), and the trees' values: float64 (rows, outputs)."""
         found = np.tile(start, (self.rows, 1))
         for tree in self.trees:
             found[:, tree.output] += self.values(tree)
@@ -135,7 +135,7 @@ class Forest:
         }
 
     def restore(self, saved: Any) -> None:
-        """Takes over what `state` returned. ValueError: of other parties."""
+        """Restores what `state` returned. Raises ValueError if it has other parties."""
         if len(saved["records"]) != len(self.records):
             raise ValueError(f"a forest over {len(saved['records'])} parties")
         self.rows = saved["rows"]

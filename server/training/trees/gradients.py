@@ -1,4 +1,4 @@
-"""Gradients and Hessians of the task's loss, as whole numbers; the sum of the parties' scores and a start."""
+"""Gradients and Hessians of the task's loss as whole numbers, and the joint model that sums the parties' scores."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _SMALL = 2.0**-60  # of a derivative
 class TreeObjective:
     """Loss of the training rows as a function of the trees' scores, float64 (rows, trees of a round).
 
-    With two classes there is one score, the logit of the second; with more one for each, and in a regression one for
-    each target, or for the logarithm of a count's mean.
+    Two classes have one score, the logit of the second; more have one each. A regression has one per target; counts
+    have the logarithm of their mean.
     """
 
     def __init__(self, ctx: ServerContext) -> None:
@@ -55,7 +55,7 @@ class TreeObjective:
         return torch.from_numpy(scores.astype(np.float32)).to(self._ctx.device)
 
     def loss(self, scores: Floats) -> float:
-        """Mean loss of the training rows, of which these are the scores; by their weights if they have some."""
+        """Mean loss of the training rows at these scores, weighted if rows have weights."""
         logits = self.logits(scores)
         targets, weights = self._ctx.targets(self.rows, logits), self._ctx.weights
         if weights is None:
@@ -64,18 +64,18 @@ class TreeObjective:
         return float((own * self._ctx.loss.value(logits, targets).cpu()).sum() / own.sum())
 
     def gradients(self, scores: Floats, bits: int, *, fixed: bool = False) -> Gradients:
-        """First and second derivatives at the training rows, whose scores these are.
+        """First and second derivatives at the training rows' scores, as whole numbers.
 
         Args:
-            bits: of a number besides its sign.
-            fixed: True for one step in all rounds, of the largest gradient that classes can have.
+            bits: size of a number besides its sign.
+            fixed: True for one step in all rounds, that of the largest gradient that classes can have.
         """
         most = float(self._weights().max()) if fixed else 0.0
         steps, whole = zip(*(self._whole(numbers, bits, most) for numbers in self.derivatives(scores)), strict=True)
         return Gradients(self.rows.numpy(), *whole, *steps)
 
     def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
-        """First and second derivatives at the training rows, whose scores these are, float64 (rows, scores)."""
+        """First and second derivatives at the training rows' scores, float64 (rows, scores)."""
         y, weights = self._targets(self.logits(scores)).numpy(), self._weights().numpy()[:, None]
         if self._counts:
             second = _means(scores)
@@ -99,7 +99,7 @@ class TreeObjective:
         return y.double()
 
     def _weights(self) -> Tensor:
-        """Of the rows and their classes, float64 (rows,)."""
+        """Weight of each row times that of its class, float64 (rows,)."""
         weights = torch.ones(len(self.rows), dtype=torch.float64)
         if self._ctx.weights is not None:
             weights = self._ctx.weights[self.rows]
@@ -108,11 +108,11 @@ class TreeObjective:
         return weights
 
     def _whole(self, numbers: Floats, bits: int, largest: float) -> tuple[Floats, Whole]:
-        """The step of each column, a power of two, and multiples of it of at most `bits` bits, for numbers up to
-        `largest`, or else the largest of each column.
+        """Steps of the columns, powers of two, and numbers up to `largest` (or each column's largest) as multiples of
+        at most `bits` bits.
 
-        Where most are but a few steps, beside some that are far larger, their sums would suffer: fractions are then
-        rounded up in as large a share of the rows as they are.
+        Where most numbers are below a few steps, beside some far larger ones, sums would lose precision: fractions are
+        then rounded up in proportion to their size.
         """
         steps = steps_of(np.full((1, numbers.shape[1]), largest) if largest else numbers, bits)
         exact = numbers / steps
@@ -125,16 +125,16 @@ def _means(scores: Floats) -> Floats:
 
 
 def steps_of(numbers: Floats, bits: int) -> Floats:
-    """A power of two for each column, of which all its numbers, (rows, columns), are multiples of at most `bits` bits.
+    """A power of two per column of numbers, (rows, columns), that fits them into multiples of at most `bits` bits.
 
-    Columns without a number of any size have one of numbers that are small: no step underflows.
+    Columns of zeros get the step of small numbers, so no step underflows.
     """
     found: Floats = np.exp2(np.ceil(np.log2(np.maximum(np.abs(numbers).max(axis=0), _SMALL))) - bits)
     return found
 
 
 class ScoreSum:
-    """The sum of the parties' scores and of their `start`, float64 (scores,)."""
+    """Sum of the parties' scores and `start`, float64 (scores,)."""
 
     def __init__(self, ctx: ServerContext) -> None:
         self._objective = TreeObjective(ctx)
@@ -145,8 +145,8 @@ class ScoreSum:
         return self.of_sum(torch.stack(list(parts)).double().sum(0))
 
     def of_sum(self, total: Tensor) -> Tensor:
-        """Their sum, float32 (rows, scores) -> logits (rows, classes)."""
+        """The summed scores, float32 (rows, scores) -> logits (rows, classes)."""
         return self._objective.logits((self.start + total.cpu().double()).numpy())
 
     def heads(self) -> None:
-        """None: a score has no weights."""
+        """None: scores have no weights."""

@@ -29,16 +29,16 @@ class Gradients:
 
 
 class Query:
-    """Vectors to be summed over: of every group of rows its gradients, then its Hessians, and zeros outside it.
+    """Vectors to sum: for every group of rows its gradients, then its Hessians, with zeros outside the group.
 
-    `places` has the number of a row's group, or -1, by output: int64 (n, outputs).
+    `places` has the index of a row's group by output, or -1: int64 (n, outputs).
     """
 
     def __init__(self, gradients: Gradients, places: Whole, groups: int) -> None:
         self._gradients, self.places, self.groups, self.rows = gradients, places, groups, len(places)
 
     def vectors(self, first: int, last: int) -> Whole:
-        """Those of some of the training rows, int64 (last - first, 2 groups)."""
+        """The vectors of a range of training rows, int64 (last - first, 2 groups)."""
         both = (numbers[first:last] for numbers in (self._gradients.first, self._gradients.second))
         return in_groups(np.concatenate([*both], axis=1), self.places[first:last], self.groups)
 
@@ -92,9 +92,9 @@ class Grower:
     """Grows trees.
 
     Args:
-        steps: levels, at most; best first, splits.
-        best_first: True to split the node that gains most in every step.
-        noise: deviation of the parties' noise on a sum, in its units.
+        steps: most levels; best first, most splits.
+        best_first: True to split in every step the node that gains most.
+        noise: standard deviation of the parties' noise on a sum, in its units.
     """
 
     columns: Sequence[PartyColumns]
@@ -108,13 +108,13 @@ class Grower:
         self, forest: Forest, gradients: Gradients, sums: Sums, sides: Sides,
         sampled: NDArray[np.bool_] | None = None, allowed: Sequence[NDArray[np.bool_]] | None = None,
     ) -> list[Tree]:  # fmt: skip
-        """One tree for every output, all step by step: `sums` and `sides` are awaited at most once a step.
+        """Grows one tree per output, all in parallel: `sums` and `sides` are awaited at most once a step.
 
-        Only the sums of one child of every split are asked for; the other's are the parent's less these.
+        Sums are requested for one child of every split; the other's are the parent's less these.
 
         Args:
-            sampled: training rows that the trees are grown on, bool (n,); all if left out.
-            allowed: by party: columns that are looked at, bool (columns,).
+            sampled: training rows that the trees are grown on, bool (n,); None for all.
+            allowed: by party: columns considered, bool (columns,).
         """
         n, outputs = gradients.first.shape
         allowed = allowed or [np.ones(len(party.columns), bool) for party in self.columns]
@@ -149,7 +149,7 @@ class Grower:
         return [tree.done() for tree in growing]
 
     def _chosen(self, waiting: list[_Wanting]) -> tuple[list[_Wanting], list[_Wanting]]:
-        """Nodes that are split now, with their splits; and the others."""
+        """Nodes to split now, with their splits; and the others."""
         if not self.best_first:
             return waiting, []
         first = dict[int, _Wanting]()
@@ -162,7 +162,7 @@ class Grower:
     def _best(
         self, level: Sequence[_Node], gradients: Gradients, allowed: Sequence[NDArray[np.bool_]]
     ) -> list[_Best | None]:
-        """The best split of each node over all parties; of equal ones the first party's."""
+        """The best split of each node over all parties; the first party's among equals."""
         best: list[_Best | None] = [None] * len(level)
         steps = np.array([[gradients.step[node.output], gradients.second_step[node.output]] for node in level])
         bounds = Bounds(np.array([node.low for node in level]), np.array([node.high for node in level]))
@@ -199,13 +199,15 @@ class Grower:
         return small, large, node
 
     def _refuse_other_totals(self, node: _Node) -> None:
-        """Every row is in one bin of each column, so that all columns have the node's own total."""
+        """Raises Inconsistent unless each column's sums add up to the node's total, as every row is in one bin."""
         for party, columns in enumerate(self.columns):
             if self._differ(columns.totals(node.sums[party]), node.total):
                 raise Inconsistent(party, "Sums", "the same total over the bins of every column", "another")
 
     def _differ(self, found: Whole, own: Whole) -> bool:
-        """True if sums over bins are not one's own total, up to the noise of up to 256 bins and one sum a step."""
+        """True if totals over bins differ from one's own by more than the noise of up to 256 bins and one sum a step
+        explains.
+        """
         return bool((np.abs(found - own) > _TAIL * self.noise * math.sqrt(256 * self.steps)).any())
 
     def _leaf(self, growing: Sequence[_Growing], node: _Node, gradients: Gradients) -> None:
@@ -218,7 +220,7 @@ class Grower:
 
 
 class Inconsistent(Exception):  # what a party sent contradicts itself
-    """Something that a party sent does not fit what it sent before."""
+    """A party's message contradicts an earlier one."""
 
     def __init__(self, party: int, kind: str, expected: str, got: str) -> None:
         super().__init__(f"party {party}, {kind}: {got} where {expected} was expected")

@@ -4,10 +4,11 @@ Gains and leaves are those of XGBoost (Chen and Guestrin 2016, Eqs. 5 to 7): wit
 
     score(G, H) = G^2 / (H + l2),    gain = score(left) + score(right) - score(node),    leaf = -G / (H + l2).
 
-Ordered columns are cut between two bins, and rows without a value go to the side that gains more. A column of words is
-cut after its bins were ordered by G / (H + l2) in the node (Fisher 1958), missing values being a word of their own.
-Bins with fewer than SUPPORT rows in the node, as H estimates them, have no order and go right, as in scikit-learn: the
-order tells the column's owner which of its bins have more of a class, and of a bin of one row that is its label.
+Ordered columns are cut between two bins, and rows without a value go to the side with the larger gain. The bins of a
+column of words, with missing values as a word, are ordered by G / (H + l2) in the node before they are cut (Fisher
+1958). Bins with fewer than SUPPORT rows in the node, as H estimates them, are not ordered and go right, as in
+scikit-learn: the order tells the column's owner which of its bins have more of a class, and for a bin of one row that
+is its label.
 """
 
 from __future__ import annotations
@@ -30,9 +31,8 @@ class ColumnShape:
     """What the server knows of a column.
 
     Args:
-        bins: including the last one, of missing values, if `missing`.
+        bins: number of bins, with the last one for missing values if `missing`.
         ordered: False for words.
-        missing: True if the last bin is of missing values.
         rising: 1 if predictions may only rise with the column, -1 if they may only fall, 0 for both.
     """
 
@@ -44,8 +44,10 @@ class ColumnShape:
 
 @dataclass(frozen=True)
 class Rules:
-    """Which splits are taken: `l2` is added to every sum of Hessians, `gamma` is the least gain, `least` the smallest
-    sum of Hessians on either side.
+    """Which splits are taken.
+
+    `l2` is added to every sum of Hessians, `gamma` is the least gain, `least` the smallest sum of Hessians on either
+    side.
     """
 
     l2: float
@@ -62,13 +64,13 @@ class Rules:
         return -gradient * self.leaf(gradient, hessian)
 
     def bounded(self, gradient: Floats, hessian: Floats, leaf: Floats) -> Floats:
-        """The score with any leaf: -(2 G leaf + (H + l2) leaf^2)."""
+        """The score with a given leaf: -(2 G leaf + (H + l2) leaf^2)."""
         return -leaf * (2 * gradient + (hessian + self.l2) * leaf)
 
 
 @dataclass(frozen=True)
 class Split:
-    """A split of a node; `left` is whether a bin's rows go left, bool (bins,)."""
+    """A split of a node; `left` marks the bins whose rows go left, bool (bins,)."""
 
     gain: float
     column: int
@@ -87,7 +89,7 @@ class Bounds:
 
 
 class PartyColumns:
-    """Finds splits among the columns of one party. In its order, sums of all their bins follow each other."""
+    """Finds splits among one party's columns. Sums of all their bins are concatenated in column order."""
 
     def __init__(self, columns: Sequence[ColumnShape]) -> None:
         self.columns = tuple(columns)
@@ -109,7 +111,7 @@ class PartyColumns:
         return np.add.reduceat(sums, self._starts, axis=0) if self.bins else sums[:0]
 
     def chosen(self, sums: Whole, split: Split) -> Whole:
-        """Sums over the bins of a split that go left: (bins, v) -> (v,)."""
+        """Sums over the left side of a split: (bins, v) -> (v,)."""
         first = self._starts[split.column]
         found: Whole = sums[first : first + len(split.left)][split.left].sum(axis=0)
         return found
@@ -127,8 +129,8 @@ class PartyColumns:
 
         Args:
             gradients, hessians: sums over each bin, (bins, nodes).
-            rows: in each node, (nodes,).
-            allowed: columns that are looked at, bool (columns,).
+            rows: rows of each node, (nodes,).
+            allowed: columns considered, bool (columns,).
         """
         nodes = gradients.shape[1]
         if not self.bins:
@@ -173,8 +175,8 @@ class PartyColumns:
     def _orders(
         self, g: Floats, h: Floats, rows: NDArray[np.int64], rules: Rules
     ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """The bins of each node and column in the order in which they are cut, (nodes, columns, widest), and the number
-        of places between which there are cuts, (nodes, columns): of words, up to the last bin that is supported.
+        """The bins of each node and column in cutting order, (nodes, columns, widest), and the number of places between
+        which cuts lie, (nodes, columns): for words, up to the last supported bin.
         """
         orders = np.broadcast_to(np.arange(self._widest), g.shape).copy()
         ends = np.broadcast_to(self._values - 1, g.shape[:2]).copy()
@@ -191,7 +193,7 @@ class PartyColumns:
     def _gains(
         self, left_g: Floats, left_h: Floats, total_g: Floats, total_h: Floats, rules: Rules, bounds: Bounds
     ) -> Floats:
-        """Gains (nodes, columns, widest); -inf where a side is too small or a direction is not kept."""
+        """Gains (nodes, columns, widest); -inf where a side is too small or a monotone direction is violated."""
         right_g, right_h = total_g[..., None] - left_g, total_h[..., None] - left_h
         kept = np.minimum(left_h, right_h) >= rules.least
         if not self._rising.any():
