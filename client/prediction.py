@@ -1,4 +1,4 @@
-"""Prediction, party side, and what a party keeps of it on its own disk, unseen by other members.
+"""Prediction, party side, and the results that a party keeps on its own disk, unseen by other members.
 
 The box: common/contracts/prediction.py.
 """
@@ -61,7 +61,7 @@ async def answer(ctx: ClientContext, server: Link) -> None:
 
 
 async def _decide(ctx: ClientContext, server: Link, splits: Splits) -> None:
-    """Releases on which side of its splits the requested rows are."""
+    """Releases the side of the requested rows at its splits."""
     async for t in _requests(ctx, server):
         ask = await server.recv(Ask, t)
         if ask is None:  # the server went on without us: follow it
@@ -104,7 +104,7 @@ def refuse_unknown(ask: Ask, there: int) -> None:
 
 @dataclass
 class OwnLines:
-    """A CSV file that grows with every prediction, a line a row, readable by its owner alone.
+    """A CSV file, readable by its owner alone, with a line for each predicted row.
 
     A line begins with the row's id, or its number without ids; `header` names the other fields.
     """
@@ -130,8 +130,8 @@ class OwnLines:
 
 @dataclass
 class OwnPredictions:
-    """The party's own predictions; `ids` as of `OwnLines`, `classes` are names, or their number n for the names 0 to n
-    - 1.
+    """The party's own predictions; `ids` as for `OwnLines`. `classes` are names, or a number n for the names 0 to n -
+    1.
     """
 
     path: Path

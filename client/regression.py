@@ -1,10 +1,10 @@
 """Steps of a regression, party side, and standard errors of own coefficients. The box: common/protocols/hetero_lr.py.
 
 Without a penalty the covariance of all coefficients is the inverse of the Hessian Z' W Z, over Z = [1, X] of all
-parties and the second derivatives W of the loss. A party is returned the sums of W over products of two of its own
-columns, so that it has its own block of the Hessian. The inverse of that is the covariance if the other parties' part
-is known, with the intercept free: that of statsmodels if one party has all columns. Otherwise it is too small wherever
-other parties' columns tell what this one's do.
+parties and the second derivatives W of the loss. The server returns to a party the sums of W over products of two of
+its own columns, hence the party's own block of the Hessian. The inverse of that block is the covariance given the other
+parties' part, with the intercept free: that of statsmodels if one party has all columns. It is too small where other
+parties' columns correlate with this one's.
 """
 
 from __future__ import annotations
@@ -36,31 +36,32 @@ from colonnade.common.protocols.hetero_lr import ERRORS
 
 
 class StepColumns(Protocol):
-    """A party's columns X, in coordinates b in which its part of the Hessian is about 1; the `penalty` is of the
-    squared coefficients, times 1/2.
+    """A party's columns X, in coordinates b in which its part of the Hessian is about 1.
+
+    `penalty` is the factor of the squared coefficients, times 1/2.
     """
 
     penalty: float
 
     @property
     def count(self) -> int:
-        """Coefficients an output."""
+        """Coefficients per output."""
 
     @property
     def weight(self) -> int:
         """The largest magnitude of an entry of `matrix`."""
 
     def matrix(self) -> PartyMatrix:
-        """Small whole numbers over the training rows, of whose sums X' r is a linear function."""
+        """Small whole numbers over the training rows; X' r is a linear function of their sums."""
 
     def gradient(self, sums: Floats, at: Floats) -> Floats:
         """Gradient in b, (count, outputs), from the sums of the loss's derivatives over `matrix`."""
 
     def coefficients(self, at: Floats) -> Floats:
-        """Of the columns, from b, (count, outputs)."""
+        """The columns' coefficients from b, (count, outputs)."""
 
     def model(self, coefficients: Floats) -> Local:
-        """The part of the model that has these."""
+        """The part of the model with these coefficients."""
 
 
 async def step_terms(ctx: ClientContext, server: Link, cfg: RegressionConfig) -> SumTerms:
@@ -71,7 +72,7 @@ async def step_terms(ctx: ClientContext, server: Link, cfg: RegressionConfig) ->
 
 
 class OwnSteps:
-    """One session's steps; `vectors` counts those of the server."""
+    """One session's steps; `vectors` counts the server's vectors."""
 
     def __init__(
         self,
@@ -132,7 +133,7 @@ class OwnSteps:
 
 
 def share_of(ctx: ClientContext, cfg: RegressionConfig, columns: StepColumns) -> Share:
-    """The party's part of the vectors, in its state."""
+    """The party's part of the vectors, kept in its state."""
     start = np.zeros((columns.count, scores_of(ctx.federation)))
     return ctx.state.keep("coefficients", lambda: Share(start, cfg.memory, len(ctx.schedule.partition.train) ** -0.5))
 
@@ -144,8 +145,9 @@ def _lines(products: Floats, width: int) -> Tensor:
 
 
 class OwnErrors:
-    """The party's, from an exchange at the end of the run. Raises InputError if its products need too many sums for the
-    training rows.
+    """Standard errors from an exchange at the end of the run.
+
+    Raises InputError if the products need too many sums for the number of training rows.
     """
 
     def __init__(self, ctx: ClientContext, server: Link, columns: LinearColumns) -> None:

@@ -293,7 +293,7 @@ class ShareExchange:
             purpose: boxes are bound to it, to the round and to the stage.
             shares: one for each party in roster order, ours included, int32 (parties, elements).
             sizes: elements of every party's shares.
-            about: hash of what the shares are for: a receiver that was told otherwise cannot open them.
+            about: hash of what the shares are for; a receiver that was told something else cannot open them.
 
         Returns the shares that could be opened and our own, int32 (elements,) by sender; None if the server has moved
         on without us.

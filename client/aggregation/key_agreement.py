@@ -2,8 +2,8 @@
 
 The masks of a sum are bound to the hash. A server may go back to a checkpoint and then send one party a different
 answer. The difference between the two sums of a round would reveal how that answer changed this party's values.
-Statements would find it later (docs/transcript.md); here the masks of a party that was told otherwise no longer cancel,
-from the next sum on and in later sessions and predictions, because the hash is in the checkpoint.
+Statements would find it later (docs/transcript.md); here the masks of a party that was told something else no longer
+cancel, from the next sum on and in later sessions and predictions, because the hash is in the checkpoint.
 
 It is used only where every party takes part in every round; elsewhere a slow party misses some of what others hear.
 """
@@ -45,9 +45,10 @@ async def agree(ctx: ClientContext, server: Link) -> Keys:
     """Agrees on a pairwise key with every other party; both ends have seen the same keys of all parties.
 
     Raises:
-        ForgedError: a party's key is not its own, is from another session, or the party was shown other keys than we
-            were; the message names the party.
-        TranscriptError: the server has described the session otherwise to another party, or that party has other rows.
+        ForgedError: a party's key is not its own or is from another session, or that party saw other keys than we did;
+            the message names it.
+        TranscriptError: the server has described the session differently to another party, or that party has other
+            rows.
         SealError: a party's key is unusable.
     """
     names = ctx.federation.names
@@ -101,8 +102,9 @@ _NAME = "told"  # in the state: a list, empty until the party has received a mes
 
 
 class Told:
-    """The hash of what the party side has received on its link, in order; unless it `trains`, nothing is added, since
-    predictions' requests are bound separately.
+    """Hash of everything that the party side receives on its link, in order.
+
+    Nothing is added unless it `trains`: predictions' requests are bound separately.
     """
 
     def __init__(self, ctx: ClientContext, server: Link, *, trains: bool = True) -> None:

@@ -45,7 +45,7 @@ class SumTerms(Protocol):
         """Message with our values for a block of validation or test rows."""
 
     async def more(self, round: int, stage: int, about: bytes, released: Released) -> None:
-        """Sends values of another stage of the round's training, from 1, over the same parties."""
+        """Sends values of another stage (from 1) of the round's training, over the same parties."""
 
 
 async def terms(

@@ -67,7 +67,7 @@ class Matching:
         warn: called when an alignment that was not completed is repeated.
         exponent: makes an exponent, perhaps a kept one, from a fresh secret; None for one used in this alignment alone.
         already: common keys that are known from a kept alignment, and are not asked for again.
-        nonces: random numbers of all members, to which pledges of lists are bound.
+        nonces: all members' random numbers, to which pledges of lists are bound.
 
     Attributes:
         commitments: digest of every member's own list, by name, once all have pledged theirs; empty without checks.
@@ -189,7 +189,7 @@ class Matching:
                 pledging.check(stage)
 
     async def _give(self, hand: PsiMember, stage: int, block: int) -> None:
-        """Sends a block, in the round that follows."""
+        """Sends a block in the next round."""
         if self._proving is None:
             points = await self.work(partial(hand.give, stage, block))
             await self.server.send(Points(self._round + 1, self.admit_masked(points)))
@@ -198,7 +198,7 @@ class Matching:
             await self.server.send(Proved(self._round + 1, self.admit_masked(box)))
 
     async def _receive(self, ring: PsiRing, stage: int, block: int) -> Tensor | None:
-        """What has arrived for this block, as it was sent; None in the last stage, in which nothing is passed on."""
+        """The block as it arrived; None in the last stage, which passes nothing on."""
         last = stage == ring.members - 1
         if self._proving is not None:
             box = (await self._hear(Proved, **({"box": 0} if last else {}))).box
@@ -256,7 +256,7 @@ class Matching:
         return came
 
     def _refuse_sizes(self, sizes: tuple[int, ...]) -> None:
-        """Checks all sizes against ours and against our policy, before any of our points leave."""
+        """Checks all sizes against ours and our policy before any of our points leave."""
         if min(sizes) < 1 or sizes[self._seat] != len(self.keys):
             expected = f"at least 1 each, and {len(self.keys)} for {self.name}"
             raise ContractError(SERVER, "Sizes", "rows", expected, str(list(sizes)))
@@ -269,7 +269,7 @@ class Matching:
         refuse_other_sizes(self.federation.align, self._members, sizes)
 
     def _judge(self, common: Common) -> None:
-        """Checks the number of common keys while no member yet knows which they are."""
+        """Checks the number of common keys before any member knows which they are."""
         allowed = (
             (0, len(self.keys)) if self.federation.align == "sorted" else range(len(self.keys) + self._planted + 1)
         )
@@ -297,7 +297,7 @@ class PartyPledging:
         """Pledges the list that we send in a stage, and records all members' pledges. Returns the last round used.
 
         Args:
-            stage: of the list; after the last stage, `places` are pledged.
+            stage: the list's stage; after the last one, `places` are pledged.
             places: where we found the planted keys.
         """
         blocks = self.ring.blocks() if not stage else 1

@@ -31,10 +31,10 @@ class ReuseTerms:
     """Result of the agreement.
 
     Args:
-        nonces: of all members, for the identity of a new alignment.
+        nonces: one of each member, for the identity of a new alignment.
         rows: this party's rows from the kept alignment, int64; None if rows are aligned anew.
-        number: of the result, with a kept alignment.
-        others: number of the server's keys that are still to be aligned.
+        number: the kept alignment's.
+        others: number of the server's keys that are not aligned yet.
     """
 
     nonces: tuple[bytes, ...]
@@ -89,7 +89,7 @@ class PartyReuse:
         return ReuseTerms(nonces, rows, offers.number, offers.others, self._round)
 
     async def confirm(self, rows: int) -> int:
-        """Tells the server that the rows are used, which the ledger records. Returns the last round used."""
+        """Tells the server that the rows are used, and records it in the ledger. Returns the last round used."""
         assert self.kept is not None  # otherwise no rows are reused
         self._round += 1
         await self.server.send(Reused(self._round, self.kept.identity, rows))

@@ -51,7 +51,7 @@ class PartyRows:
     """A party's table before it is aligned.
 
     Args:
-        kept: folder of what one alignment needs over all its attempts; None keeps that in memory.
+        kept: folder of the secrets that all attempts of an alignment share; None keeps them in memory.
         out: the party's folder; None has no ledger.
         whole: True if rows are aligned with the whole roster, not only with the present parties.
     """
@@ -81,7 +81,7 @@ class PartyRows:
             self.foreign = ForeignKeys(self.name, most_predicted, "max_predicted_rows", path)
 
     async def align(self, membership: Membership, begin: Begin) -> Features | None:
-        """The rows that all members have, in the common order; None if the server wants to go back.
+        """The common rows in the common order; None if the server wants to go back.
 
         Raises:
             DataError: no key is common, or the table has changed since it was aligned.
@@ -167,7 +167,7 @@ class PartyRows:
         return PartyFinding(reuse, matching, self.keeping, self.record, self.whole)
 
     def _kept(self) -> KeptAlignment | None:
-        """The alignment that could be reused: for a prediction, that of the run."""
+        """The reusable alignment; for a prediction, the run's."""
         if self.whole:
             return self.keeping.held(self.record.keys)
         if not self.keeping.terms or self.out is None:

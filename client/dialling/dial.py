@@ -45,13 +45,13 @@ Prepare = Callable[[str, int], ClientTls | None]
 
 
 class Dialling(Protocol):
-    """The party's end of a transport; it is made with `Dialer`'s arguments."""
+    """The party's end of a transport, made with `Dialer`'s arguments."""
 
     async def dial(self, find_address: Callable[[], str], prepare: Prepare, patience: float) -> Stream:
         """A connection to the server, as `Dialer.dial`."""
 
     async def close(self) -> None:
-        """Ends what the connection was made with."""
+        """Closes the transport."""
 
 
 class Dialer:
@@ -126,7 +126,7 @@ def _channel(address: str, tls: ClientTls | None, largest: int) -> grpc.aio.Chan
 
 
 def _way(address: str) -> list[tuple[str, object]]:
-    """The route by which the server's certificate was fetched: gRPC would read the environment again."""
+    """gRPC options for the route by which the certificate was fetched; gRPC would read the environment again."""
     proxy = proxy_for(address.rpartition(":")[0].strip("[]"))
     return [("grpc.enable_http_proxy", 0)] if proxy is None else [("grpc.http_proxy", proxy.url)]
 

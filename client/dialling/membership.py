@@ -147,9 +147,9 @@ class Membership:
         """Runs the party side while its messages come in; reports its failure to the server.
 
         Args:
-            last: True if the run ends with it, so that the farewell follows; else messages that the link does not
+            last: True if the run ends with this side and the farewell follows; else messages that the link does not
                 declare wait for the next side.
-            link: of the party side; while it is full, nothing more is read.
+            link: the party side's; while it is full, nothing more is read.
 
         Returns:
             True if the party side has ended; False if the server wants to go back to a common checkpoint.
@@ -196,7 +196,7 @@ class Membership:
         self._connection.post(parcel)
 
     async def announce(self, parcel: Parcel) -> None:
-        """Sends a parcel and gives it time to leave, before work for which the event loop stands still."""
+        """Sends a parcel and lets it leave before work that blocks the event loop."""
         self.post(parcel)
         await asyncio.sleep(_LEAVING)
 

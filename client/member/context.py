@@ -1,5 +1,4 @@
-"""A party's context over the rows of a table, before any session: of its process, of the virtual clock, and for a look
-at a run."""
+"""A party's context over the rows of a table, before any session: in its process, on the virtual clock, in a check."""
 
 from __future__ import annotations
 
@@ -32,10 +31,10 @@ def party_context(
     """The context that `PartyLine` completes in every session; it releases nothing before.
 
     Args:
-        features: of all rows, in the agreed order.
+        features: all rows, in the agreed order.
         base: the folder that paths in the configuration are relative to.
         kept: the run's encoder file; None fits an encoder without storing it.
-        others: True for predictions of other rows than those of training; they need `kept`.
+        others: True to predict rows other than the training table's; needs `kept`.
 
     Raises DataError or CheckpointError as `prepare`.
     """

@@ -1,4 +1,4 @@
-"""A party's task, training or predictions, and what lies between its side and its connection in one session."""
+"""A party's task, training or prediction, and the layers between its side and its connection in a session."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class PartyLine:
 
     Args:
         ctx: over the party's rows, as `party_context` makes it.
-        session: the session; `round` is the one after which it continues, with the party's `state` after it.
+        session: `round` is the one after which it continues, `state` the party's after it.
         post: sends an item over the connection.
         outlet: the connection's; None for unlimited room.
         busy: wraps what the egress sends; on the virtual clock a message leaves when earlier work is done.

@@ -36,7 +36,7 @@ class Pinned:
     Args:
         run: "" if none was pinned.
         backed_off: largest number of times that the run went back after a divergence.
-        entered: no later round was entered; rounds are reserved in blocks. 0 if unknown.
+        entered: no later round was entered; reserved in blocks. 0 if unknown.
         ledger: length and newest hash of the ledger when the pin was last written; "" before version 0.3.
         grown: lengths of other records at that time, by file.
         start: whether the party's start is secret or public; "" in runs begun before this was stored, which are public.
@@ -126,8 +126,9 @@ class Pin:
         return replace(pinned, backed_off=backed_off)
 
     def seal(self, saved: Save | None = None) -> None:
-        """Records the lengths of the ledger and other records, so that an older copy is noticed; of a checkpoint that
-        is `saved` durably also the round of the run's model.
+        """Records the lengths of all records, so that an older copy is noticed.
+
+        If `saved` is durable, also records the round of the run's model.
         """
         with self._writing:  # a checkpoint's thread seals while rounds are entered
             if self.content.run:

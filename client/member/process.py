@@ -55,8 +55,8 @@ class PartyMember:
     Args:
         out: the party's own folder, which exists.
         secure: False for no TLS, on loopback only.
-        find_address: HOST:PORT of the server, or "" while it is not known yet; None uses the configuration's.
-        answers: True for predictions of a run that has ended.
+        find_address: returns the server's HOST:PORT, or "" while unknown; None uses the configuration's.
+        answers: True for predictions.
         transport: makes the party's end of connections.
         ranks: the processes that compute for this one; None without.
     """
@@ -136,7 +136,7 @@ class PartyMember:
             await self._converse(_Joining(membership, address, identity, pin), sessions, task, cache)
 
     async def _converse(self, joining: _Joining, sessions: PartySessions, task: PartyTask, cache: TableCache) -> None:
-        """Takes part over as many connections as needed, with the first table and those that replace it."""
+        """Takes part over as many connections as needed, with the first table and its replacements."""
         features, self._table = self._table, None  # frees the unscaled table once the sessions have taken it
         assert features is not None  # `_take_part` sets it
         membership, telemetry, hello = joining.membership, sessions.telemetry, self._hello(features, task)
@@ -176,7 +176,7 @@ class PartyMember:
         telemetry.event("warning", party=self.name, reason=reason)
 
     def _reload(self, now: Features, telemetry: Telemetry) -> TableReload | None:
-        """Reads the table again at every SIGHUP; with rows matched by order, only the training table will do."""
+        """Reads the table again at every SIGHUP; with rows matched by order, only the training table is accepted."""
         if self.federation.align == "none":
             on_hangup(
                 partial(self._warn, telemetry, "its rows are matched by their order: the table is not read again")

@@ -73,19 +73,17 @@ class PartySessions:
     """State of a party over all connections and sessions.
 
     Args:
-        out: the party's folder; None keeps nothing but what `store` does, in a simulation.
-        run_cache: None for that of the folder.
+        out: the party's folder; None in a simulation, where only `store` keeps something.
+        run_cache: None for the folder's.
         timetable: makes the schedule, and thus partitions the rows.
-        incidents: implementation of injected pauses and crashes; None has those of a process.
+        incidents: implements injected pauses and crashes; None for those of a process.
         busy: wraps what the party side sends; on the virtual clock a message leaves when earlier work is done.
         ranks: the processes that compute for this one; None without.
 
     Attributes:
         begun: when the server last began or ended a session; seconds of the monotonic clock.
-        state: of the party side in the newest session; None before the first.
+        state: the newest session's; None before the first.
         idle: set while a prediction waits for the next request.
-        line: of the newest session.
-        capture: of the newest session, if configured.
     """
 
     name: str
@@ -134,9 +132,10 @@ class PartySessions:
         self._scored = None if self.out is None else ScoredRows(self.out, self._tell_batch, self._warn)
 
     def take(self, features: Features) -> None:
-        """Takes the party's table, after the server's welcome. Raises ConfigError if the federation is weaker than our
-        policy, or its privacy budget pays for no round; DataError if rows are to be aligned, and the table's keys are
-        unusable.
+        """Takes the party's table, after the server's welcome.
+
+        Raises ConfigError if the federation is weaker than our policy or its privacy budget pays for no round,
+        DataError if alignment cannot use the table's keys.
         """
         if self.federation.align == "none":
             self.prepare(features)
@@ -254,7 +253,7 @@ class PartySessions:
         return self._schedule.earliest_end if self.progress.privacy is not None else 0
 
     def _admit(self, membership: Membership, begin: Begin) -> None:
-        """Pins the run, and refuses a Begin that would discard part of it; the error is reported to the server."""
+        """Pins the run, and refuses a Begin that would discard some of it; the error is reported to the server."""
         with membership.telling():
             try:
                 if begin.backed_off > MOST_BACK_OFFS:  # more often than can be agreed

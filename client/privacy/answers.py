@@ -1,8 +1,8 @@
-"""Durable count of a party's answers to vectors and splits of the server's choice, over all sessions and starts.
+"""Durable count of a party's answers to vectors and splits that the server chooses, over all sessions and starts.
 
-A server that deviates reads columns from such answers: under encryption a party cannot see what it is asked. So it
-answers at most twice what the configured run asks for, or what its policy says. What was answered in a round that is
-repeated counts again, since a repeated round's vectors are encrypted anew and may be any others.
+A malicious server can read columns from such answers, and encryption hides from a party what it is asked. A party
+therefore answers at most twice what the configured run needs, or its policy's limit. Answers of a repeated round count
+again: its vectors are encrypted anew and may differ.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ class Answers(Reserved):
 
     @property
     def answered(self) -> int:
-        """Answers of all starts: sent, or forfeited by a crash."""
+        """Answers of all starts, sent or forfeited by a crash."""
         return int(self._counts[self._kind])
 
     def take(self, count: int) -> None:
-        """Counts answers that are about to be sent; durable when this returns. Raises ConfigError, and counts nothing,
-        if they are more than this party answers; EnvironmentFault as `Reserved`.
+        """Counts answers before they are sent; durable when this returns.
+
+        Raises ConfigError, and counts nothing, if the limit would be passed; EnvironmentFault as `Reserved`.
         """
         if self.answered + count > self.most:
             PolicyConfig.object(
@@ -66,7 +67,7 @@ class Answers(Reserved):
 
 
 def reserved(path: Path, kind: Kind) -> int:
-    """Answers that a ledger's lines reserve, less those returned."""
+    """Answers reserved by a ledger's lines, less those returned."""
     total = 0
     for entry in read_lines(path):
         if kind in entry:

@@ -52,8 +52,8 @@ class OwnCodes:
     """What a party releases under `mechanism: discrete`.
 
     Args:
-        budget: of one release, which is the whole plan.
-        folder: of codes and encoder; None keeps both in memory.
+        budget: pays for one release, which is the whole plan.
+        folder: stores codes and encoder; None keeps both in memory.
         later: number of rows, the last ones, that were added after training.
 
     Raises CheckpointError if draws are missing although the budget was spent, are damaged, or have other settings.
@@ -86,7 +86,7 @@ class OwnCodes:
 
 
 class SeededCodes:
-    """The same for tests: draws follow from the federation's seed, spending is only counted, and nothing is kept."""
+    """For tests: draws follow from the federation's seed, spending is only counted, and nothing is kept."""
 
     def __init__(self, plan: DiscretePlan, budget: Budget, rows: int, seed: int, party: str) -> None:
         def bits(part: str, of: Tensor) -> Bits:
@@ -130,9 +130,8 @@ class OwnEncoder:
     def train(self, inputs: Tensor, targets: Tensor, lr: float) -> Tensor:
         """Trains, or reads the kept weights. Returns float64 (inputs, classes).
 
-        `inputs` are of the training rows, float32 (rows, inputs), `targets` a probability of every class, (rows,
-        classes). Raises CheckpointError if the weights are damaged, have other settings, or are missing although codes
-        have left.
+        `inputs` are the training rows', float32 (rows, inputs), `targets` class probabilities, (rows, classes). Raises
+        CheckpointError if the weights are damaged, have other settings, or are missing although codes have left.
         """
         settings = [inputs.shape[1], targets.shape[1], self.mechanism.rate, self.mechanism.noise_multiplier]
         about = {"settings": json.dumps([*settings, self.mechanism.steps, lr])}
@@ -150,7 +149,7 @@ class OwnEncoder:
 
 
 def unprotected(train: Tensor, draws: Draws, config: Config) -> OwnEncoder:
-    """The same steps without noise, where nothing is protected."""
+    """Trains without noise, where nothing is protected."""
     mechanism = SampledGaussian(min(1.0, config.drawn / len(train)), 1.0, config.steps)
     return OwnEncoder(
         mechanism,
@@ -280,11 +279,11 @@ _ABOUT = {"settings": "keys of the rows that have a place"}
 
 
 class RowPlaces:
-    """Places of the rows that a party holds now, of which `later` were not the run's.
+    """Places of the rows that a party holds now; the last `later` were added after training.
 
     Args:
-        path: of the file, which holds a hash of every key.
-        keys: of the rows in their current numbering, distinct, normalised.
+        path: file with a hash of every key.
+        keys: those of the rows in their current numbering, distinct, normalised.
         trained: number of rows of the run's alignment.
 
     Raises CheckpointError if the file is missing in a prediction, is damaged, or has other rows.

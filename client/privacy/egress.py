@@ -30,7 +30,7 @@ class _Pass(NamedTuple):
     Attributes:
         tensor: the party side's own tensor.
         content: its values at release: the egress's own copy, which nothing else refers to.
-        version: of `tensor` at release; torch increments it with every in-place change.
+        version: `tensor`'s version at release; torch increments it with every in-place change.
         packed: the content as it travels, if packed.
     """
 

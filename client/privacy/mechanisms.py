@@ -1,5 +1,5 @@
-"""A party's privacy over a whole run: its policy and budget, its mechanism of `federation.privacy`, and what a session
-releases through.
+"""A party's privacy over a whole run: policy and budget, the mechanism of `federation.privacy`, and a session's
+stage.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from colonnade.common.run.state import State
 
 @dataclass(frozen=True)
 class Terms:
-    """What a party opens its mechanism with.
+    """Arguments of a party's mechanism.
 
     Args:
         seed: the federation's, for seeded noise.
         limit: releases within the plan's budget and the party's policy; None without.
         ledger: the party's record; None keeps none.
         rows: number of released rows.
-        places: of aligned rows with codes.
-        steps: of the party after a release, at most.
-        ring: of blinded sums with noise once.
+        places: those of aligned rows with codes.
+        steps: most steps of the party after a release.
+        ring: ring of blinded sums with noise once.
     """
 
     party: str
@@ -153,8 +153,8 @@ class Privacy:
 
     Args:
         ledger: the party's record, from which earlier spending is read; None keeps none.
-        rows: number of released rows, where it differs from the plan's.
-        places: of aligned rows with codes.
+        rows: number of released rows, if other than the plan's.
+        places: those of aligned rows with codes.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class Privacy:
         return None if self._mechanism is None else self._mechanism.encoder
 
     def answers(self, kind: Kind, expected: int) -> Answers:
-        """The run's count of answers, of which a run asks for `expected` at most. Errors as of `Answers`."""
+        """Count of answers in the run, which asks for at most `expected`. Raises as `Answers`."""
         if kind not in self._answers:
             self._answers[kind] = Answers(self._ledger, self._party, self._policy, kind, expected)
         return self._answers[kind]

@@ -16,7 +16,7 @@ from colonnade.common.protocols.additive import Change, Config, Counted
 
 
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
-    """Takes back the sums over its bins, and sends what its shape functions change in the scores."""
+    """Receives the sums over its bins, and sends the changes of the scores by its shape functions."""
     bins, width, place = _bins(ctx, cfg), scores_of(ctx.federation), ctx.federation.names.index(ctx.name)
     growth, shapes = Growth(ctx, bins, cfg), Shapes(ctx, bins.total, width)
     asked = OwnSums(ctx, server, bins.one_hot(ctx.schedule.partition.train), encrypted=cfg.gradients == "encrypted")

@@ -66,7 +66,7 @@ class Ridge:
 
     Args:
         inputs: D, float32 (b, d).
-        sigma: σ > 0; M ρ, where M parties move at once.
+        sigma: σ > 0; M ρ if M parties step at once.
         beta: β > 0.
     """
 

@@ -60,7 +60,7 @@ async def _fit(
 
 
 def local(ctx: ClientContext, cfg: Config) -> ShapeSum:
-    """The points of the state: before there are bins, none."""
+    """The points of the state; none before there are bins."""
     table, bins = card_of(ctx, cfg)
     if not bins.chosen:
         return ShapeSum(ctx, ShapeBins(table), np.zeros((sum(table.counts), 1)))

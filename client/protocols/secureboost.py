@@ -41,7 +41,7 @@ from colonnade.common.protocols.secureboost import (
 
 
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
-    """Answers with sums over its bins, and with the sides of the splits that it is asked for."""
+    """Answers with sums over its bins, and with the sides of rows at the splits that the server asks for."""
     table, asked = binned(ctx, most=cfg.bins, least=cfg.least), Asked(ctx)
     matrix = table.one_hot(ctx.schedule.partition.train)
     encrypted = cfg.gradients == "encrypted"
@@ -86,8 +86,9 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
 
 
 def _noise(ctx: ClientContext, cfg: Config, size: SumSize, at: tuple[int, int], shape: tuple[int, ...]) -> Words:
-    """Noise on sums, whole numbers. It follows from the party's own secret and from round and level, so that it is the
-    same if they are asked for again: the mean of others would have less.
+    """Noise on sums, whole numbers, drawn from the party's secret, the round and the level.
+
+    Sums requested again get the same noise: averaging would otherwise reduce it.
     """
     draws = ctx.draws.generator("noise on sums", ctx.name, *at)
     key = torch.randint(256, (32,), dtype=torch.uint8, generator=draws).numpy().tobytes()
@@ -105,14 +106,14 @@ def _kinds(columns: Sequence[Binning], rising: Mapping[int, int]) -> list[int]:
 
 
 class ClearSums:
-    """Sums below the root in the clear, where the node of every row travels in the place of vectors."""
+    """Sums below the root in the clear; the server sends each row's node instead of vectors."""
 
     def __init__(self, ctx: ClientContext, server: Link, matrix: Bins, cfg: Config) -> None:
         self._server, self._matrix, self._root = server, matrix, list[Whole]()
         self._blocks, self._digits = torch.split(ctx.schedule.partition.train, CELLS), digits(ctx.federation, cfg)
 
     def keep(self, c: Whole) -> None:
-        """Keeps the next rows' gradients and Hessians, those of the root, int64 (rows, 2 outputs)."""
+        """Keeps the root's gradients and Hessians of the next rows, int64 (rows, 2 outputs)."""
         if sum(map(len, self._root)) == self._matrix.shape[1]:  # of the round before
             self._root.clear()
         self._root.append(c)
@@ -140,7 +141,7 @@ class ClearSums:
 
 
 class Asked:
-    """The splits that the server has asked for, in the order of their numbers; they are in the state."""
+    """The splits that the server has asked for, in their order; part of the state."""
 
     def __init__(self, ctx: ClientContext) -> None:
         self._kept: list[list[object]] = ctx.state.keep("splits", list)  # column, bins on the left in hex
@@ -149,10 +150,9 @@ class Asked:
         return len(self._kept)
 
     def read(self, wanted: Wanted, table: BinnedTable) -> range:
-        """Adds those of a message; returns their numbers.
+        """Adds a message's splits; returns their numbers.
 
-        Raises:
-            ContractError: a column or bin does not exist, a split has an empty side, or was asked for before.
+        Raises ContractError if a column or bin does not exist, or a split has an empty side or was asked for before.
         """
         if wanted.first > len(self._kept):
             raise ContractError(SERVER, "Wanted", "first", f"at most {len(self._kept)}", str(wanted.first))
@@ -175,11 +175,11 @@ class Asked:
         return range(wanted.first, len(self._kept))
 
     def splits(self) -> Iterator[tuple[int, NDArray[np.bool_]]]:
-        """Columns, and bins on the left, (WIDEST,)."""
+        """Each split's column and left bins, (WIDEST,)."""
         return ((int(str(column)), _unpacked(bytes.fromhex(str(left)))) for column, left in self._kept)
 
     def of(self, codes: NDArray[np.integer], numbers: range) -> NDArray[np.bool_]:
-        """On which side rows are, bool (rows, splits), for their bins (rows, columns)."""
+        """Sides of rows from their bins, (rows, columns): bool (rows, splits)."""
         found = np.zeros((len(codes), len(numbers)), bool)
         for place, number in enumerate(numbers):
             column, left = self._kept[number]
@@ -188,7 +188,7 @@ class Asked:
 
 
 class Decided:
-    """The splits of a run over rows that may be others than in training."""
+    """The splits of a run, for rows that may differ from those of training."""
 
     def __init__(self, table: BinnedTable, asked: Asked) -> None:
         self._table, self._asked = table, asked
@@ -199,14 +199,14 @@ class Decided:
         return torch.from_numpy(np.packbits(sides, axis=1))
 
     def described(self) -> list[tuple[str, dict[str, Any], str]]:
-        """As of `Splits`, for the party's own eyes."""
+        """As `Splits.described`."""
         asked = [(self._table.columns[number], left) for number, left in self._asked.splits()]
         sides = [(column, left[: column.count]) for column, left in asked]
         return [(column.name, column.record(left), column.describe(left)) for column, left in sides]
 
 
 def splits(ctx: ClientContext, cfg: Config) -> Decided:
-    """The splits of the state, asked about new rows."""
+    """The splits of the state, for new rows."""
     return Decided(binned(ctx, most=cfg.bins, least=cfg.least), Asked(ctx))
 
 
@@ -217,7 +217,7 @@ def _next(came: Masks | Wanted, level: int) -> int:
 
 
 def _few(count: int, came: Masks | Wanted, field: str, most: int) -> int:
-    """The number of vectors or splits of a level. Raises ContractError if no tree needs so many."""
+    """The number of vectors or splits of a level. Raises ContractError if no tree needs that many."""
     if count > most:
         raise ContractError(SERVER, type(came).__name__, field, f"at most {most} at level {came.level}", str(count))
     return count

@@ -73,8 +73,8 @@ def _descent(ctx: ClientContext, cfg: Config, bottom: Backprop, step: Callable[[
 class SecretSteps:
     """Eq. 9 by DP-SGD: the party itself draws a step's rows, instead of using the announced batch.
 
-    The newest dual and residual of every training row are kept in the state. A row that has none yet is not drawn; the
-    server knows which rows these are, and the probability of the others stays q.
+    The state keeps the newest dual and residual of every training row. A row without them is not drawn; the server
+    knows which rows these are, and the others keep probability q.
     """
 
     def __init__(
@@ -99,11 +99,7 @@ class SecretSteps:
         self._held[batch.cpu()] = True
 
     def descend(self, head: Tensor, steps: int) -> None:
-        """Takes tau steps, each over its own rows.
-
-        Raises:
-            BudgetSpent: the run's steps are all taken.
-        """
+        """Takes tau steps, each over its own rows. Raises BudgetSpent if no steps of the run are left."""
         held = self._train[self._held[self._train]]
         for _ in range(steps):
             rows = self._draw(held)

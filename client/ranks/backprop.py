@@ -1,8 +1,8 @@
-"""Forward and backward through a bottom model by all ranks of a party: rank 0's side, and what the others do.
+"""Forward and backward through a bottom model by all ranks of a party.
 
 Rank 0 sends every other rank its rows of a batch and, if they have changed, the model's parameters; it receives the
-embeddings. After that it sends the gradient at these rows, and receives the sum over ranks of the gradients at the
-parameters, which its optimiser follows. The other ranks hold nothing that outlives a batch.
+embeddings. It then sends the gradient at these rows, and receives the sum over ranks of the parameters' gradients,
+which its optimiser uses. The other ranks keep nothing after a batch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _AXES = 8  # of a row, at most
 
 
 class _Order(IntEnum):
-    """What rank 0 tells the others, with its numbers."""
+    """Rank 0's orders and their numbers."""
 
     END = 0
     BUILD = 1  # width, axes of a row, their sizes
@@ -40,14 +40,13 @@ class _Order(IntEnum):
 
 
 class RankedBackprop:
-    """`Backprop` of a batch by all ranks. A batch of fewer rows than ranks is rank 0's alone.
+    """`Backprop` of a batch by all ranks; rank 0 computes a batch with fewer rows than ranks alone.
 
     Args:
-        model: of float32 parameters on the CPU, (rows, ...) -> (rows, width); no row may depend on others.
-        rows: some of the party's own, as many as there are ranks at least, on which the others are tested.
+        model: float32 on the CPU, (rows, ...) -> (rows, width); no row may depend on others.
+        rows: at least one row per rank, on which the other ranks are tested.
 
-    Raises:
-        ConfigError: the model mixes rows or draws, or another rank makes something else of a row.
+    Raises ConfigError if the model mixes rows or draws, or another rank computes another result.
     """
 
     def __init__(self, owner: str, group: Group, config: PartyConfig, model: nn.Module, rows: Tensor) -> None:
@@ -123,7 +122,7 @@ class RankedBackprop:
 
 
 def meet(group: Group, config: PartyConfig, base: Path) -> None:
-    """Compares, at every rank, what a model is built of. Raises ConfigError."""
+    """Compares the inputs of model building at all ranks. Raises ConfigError."""
     code = b""
     if isinstance(config.model, OwnConfig):
         file = base / Path(config.model.file.rsplit(":", 1)[0]).expanduser()
@@ -196,7 +195,7 @@ def _parameters(model: nn.Module | None) -> dict[str, bytes]:
 
 
 def _refuse_unsuited(owner: str, config: PartyConfig, model: nn.Module, rows: Tensor) -> None:
-    """Refuses a model whose rows cannot be shared out. Dropout and the like show when ranks are compared."""
+    """Refuses a model that ranks cannot share. Dropout and the like show when ranks are compared."""
     said = ""
     if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules()):
         said = "normalises over the rows of a batch"
@@ -220,19 +219,19 @@ def _scale(tensor: Tensor) -> float:
 
 
 def _named(model: nn.Module) -> list[tuple[str, Tensor]]:
-    """Everything that a model computes with, in an order that equal models share; those of large elements first."""
+    """All parameters and buffers in an order that equal models share, large elements first."""
     found = [*model.named_parameters(), *model.named_buffers()]
     return sorted(found, key=lambda named: -named[1].element_size())
 
 
 def _bytes(model: nn.Module, out: Tensor | None = None) -> Tensor:
-    """A copy of all of it, in one tensor of bytes."""
+    """A copy of all parameters and buffers in one tensor of bytes."""
     parts = [tensor.detach().contiguous().reshape(-1).view(torch.uint8) for _, tensor in _named(model)]
     return torch.cat([torch.empty(0, dtype=torch.uint8), *parts], out=out)  # of no parameters, too
 
 
 def _joined(model: nn.Module) -> Tensor:
-    """Moves everything that a model computes with into one tensor of bytes, which then is the model's memory."""
+    """Moves all parameters and buffers into one tensor of bytes, which then is the model's memory."""
     flat = _bytes(model)
     at = 0
     for _, tensor in _named(model):
@@ -257,7 +256,7 @@ def _zeros(parameter: nn.Parameter) -> Tensor:
 
 
 def _parts(model: nn.Module, flat: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
-    """Every trained parameter, and its part of such a tensor."""
+    """Every trained parameter and its part of such a tensor."""
     at = 0
     for parameter in _trained(model):
         yield parameter, flat[at : at + parameter.numel()].view(parameter.shape)

@@ -1,8 +1,8 @@
-"""The process group of one party: its ranks, the address that they talk over, and the test that all run the same.
+"""The process group of one party: its ranks, their address, and the test that all run the same configuration and code.
 
-Neither end of a group authenticates the other, so that only tensors of shapes that both ends know travel, and a rank
-listens on loopback or a private address alone. The ranks find each other through a file if they are on one machine and
-`colonnade client` has started them (launcher/ranks.py), else through the store of torchrun.
+Ranks do not authenticate each other. Only tensors of shapes known at both ends travel, and a rank listens only on
+loopback or a private address. Ranks that `colonnade client` has started on one machine (launcher/ranks.py) meet through
+a file, others through torchrun's store.
 """
 
 from __future__ import annotations
@@ -39,11 +39,7 @@ _HEAD = 2 * _NUMBERS  # their size; sizes count float32
 
 @dataclass(frozen=True)
 class World:
-    """A process's place among those that torchrun has started.
-
-    Args:
-        local: how many of them are on this machine.
-    """
+    """A process's place among those that torchrun has started; `local` is the number on this machine."""
 
     rank: int = 0
     size: int = 1
@@ -56,10 +52,10 @@ class World:
 
 
 class Group:
-    """Transport between rank 0 and the others. Shares of a batch are consecutive rows, in the order of the ranks.
+    """Transport between rank 0 and the others. Shares of a batch are consecutive rows in rank order.
 
     Args:
-        lost: called with the reason when another rank is gone or does not respond; it does not return.
+        lost: called with the reason when another rank is gone or does not respond; does not return.
     """
 
     def __init__(self, world: World, lost: Callable[[str], None]) -> None:
@@ -71,8 +67,8 @@ class Group:
     def post(self, order: int, *numbers: int, rows: Tensor | None = None) -> Callable[[], None]:
         """Rank 0: begins to send the others an order with its numbers, and their shares of float32 rows if any.
 
-        The result waits until it is sent. A letter of another size than the one that last followed such an order is
-        announced by one of that size, so that most letters are one message.
+        The result waits until it is sent. The letter's size is predicted from the last one of such an order; if it
+        differs, a letter of the predicted size announces it, so most letters are one message.
         """
         most = 0 if rows is None else self._most(len(rows)) * rows[0].numel()
         size = _HEAD + most + most % 2
@@ -106,7 +102,7 @@ class Group:
             size = said
 
     def broadcast(self, tensor: Tensor) -> Callable[[], None]:
-        """Begins to fill `tensor` with that of rank 0; the result waits until it is filled, and may change."""
+        """Begins to copy rank 0's `tensor` to all; call the result to wait for it."""
         with self._reaching("another rank"):
             return self._waiting(dist.broadcast(tensor, 0, async_op=True), "another rank")
 
@@ -121,11 +117,11 @@ class Group:
             return self._waiting(dist.scatter(own, parts, src=0, async_op=True), "another rank")
 
     def _foreseen(self) -> int:
-        """Size of the next letter, if all goes on as before; equal at all ranks."""
+        """Predicted size of the next letter, equal at all ranks."""
         return self._after.get(self._last, _HEAD)
 
     def _memory(self, size: int) -> Tensor:
-        """A row for every rank and one for what comes to rank 0 itself; elsewhere one. Fresh memory costs more."""
+        """A row per rank, and one for rank 0's own; one row elsewhere. Reused, as fresh memory costs more."""
         if size not in self._letters:
             self._letters[size] = torch.zeros(1 if self.rank else self.size + 1, size)
         return self._letters[size]
@@ -134,12 +130,12 @@ class Group:
         self._after[self._last], self._last = size, order
 
     def own(self, sent: Tensor, rows: int, shape: Sequence[int]) -> Tensor:
-        """This rank's share of so many rows of a shape, in what was posted with them."""
+        """This rank's share of `rows` rows of a shape from what was posted."""
         own = self.share(rows, self.rank)
         return sent[: (own.stop - own.start) * math.prod(shape)].view(own.stop - own.start, *shape)
 
     def gather(self, into: Tensor, own: Tensor) -> None:
-        """Rank 0: fills `into` with the shares of all, of which `own` is its own."""
+        """Rank 0: fills `into` with the shares of all ranks; `own` is its own."""
         most = self._most(len(into))
         alike = len(into) == most * self.size
         parts = [*into.chunk(self.size)] if alike else [into.new_empty(most, *into.shape[1:]) for _ in range(self.size)]
@@ -150,7 +146,7 @@ class Group:
                 into[share] = part[: share.stop - share.start]
 
     def give(self, own: Tensor, rows: int) -> None:
-        """Another rank: sends its share of so many rows."""
+        """Another rank: sends its share of `rows` rows."""
         with self._reaching("rank 0"):
             dist.gather(_padded(own, self._most(rows)), dst=0)
 
@@ -161,7 +157,9 @@ class Group:
         return shares(rows, self.size)[rank]
 
     def agree(self, parts: Mapping[str, bytes]) -> None:
-        """Compares what must be equal at all ranks, by digest. Raises ConfigError at rank 0 and where it differs."""
+        """Compares digests of what must be equal at all ranks. Raises ConfigError at rank 0 and at ranks that
+        differ.
+        """
         own = b"".join(hashlib.sha256(part).digest() for part in parts.values())
         mine = torch.frombuffer(bytearray(own), dtype=torch.uint8)
         found = [torch.empty_like(mine) for _ in range(self.size)]
@@ -198,14 +196,14 @@ class Group:
 
 
 def _padded(rows: Tensor, most: int) -> Tensor:
-    """The rows and what makes them as many as the largest share has, since all parts of a collective have one shape."""
+    """The rows, padded to the largest share: all parts of a collective have one shape."""
     if len(rows) == most:
         return rows.contiguous()
     return torch.cat([rows, rows.new_zeros(most - len(rows), *rows.shape[1:])])
 
 
 def shares(rows: int, size: int) -> Sequence[slice]:
-    """Consecutive shares of a batch, as equal as they can be, the larger ones first."""
+    """Consecutive shares of a batch, of nearly equal size, larger ones first."""
     ends = [0]
     for rank in range(size):
         ends.append(ends[-1] + rows // size + (rank < rows % size))
@@ -218,11 +216,9 @@ def joined(world: World, owner: str, interface: str, patience: float, lost: Call
 
     Args:
         interface: `parties.NAME.interface`.
-        patience: seconds for what another rank computes of a batch.
+        patience: seconds for another rank's share of a batch.
 
-    Raises:
-        ConfigError: this rank would listen on a public address.
-        EnvironmentFault: the others do not come.
+    Raises ConfigError if this rank would listen on a public address, EnvironmentFault if other ranks do not come.
     """
     os.environ[_INTERFACE] = private_interface(owner, interface, several=world.local < world.size)
     place = os.environ.get(FILE, "")
@@ -258,13 +254,9 @@ def address_of(interface: str) -> str | None:
 def private_interface(
     owner: str, configured: str, *, several: bool, address: Callable[[str], str | None] = address_of
 ) -> str:
-    """The interface on which a rank listens; loopback by default.
+    """The interface on which a rank listens; loopback by default. `several`: ranks run on several machines.
 
-    Args:
-        several: True for ranks on several machines.
-
-    Raises:
-        ConfigError: it is public, or not there.
+    Raises ConfigError if it is public or does not exist.
     """
     names = configured or os.environ.get(_INTERFACE, "")
     key = f"{owner}.interface" if configured or not names else _INTERFACE

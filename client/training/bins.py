@@ -1,13 +1,13 @@
 """A party's columns as bins, for trees, shapes and cards: fitted on its training rows once in a run, and then kept.
 
-Numbers: greedy bins as in LightGBM (Ke et al. 2017). Of up to `most` different values each has a bin; of more, a value
-that is more frequent than a mean bin has one alone, and bins of others grow until they hold their share. A cut lies
-half-way between two neighbouring values. Words: a bin for each frequent one, and one for all others, which new words
-join. Missing values have the last bin, but for those of values that the party calls special.
+Numbers: greedy bins as in LightGBM (Ke et al. 2017). Up to `most` distinct values have a bin each. With more, a value
+that is more frequent than a mean bin has its own, and the other bins grow until they hold their share. A cut lies
+half-way between two neighbouring values. Words: a bin for each frequent word, and one for all others, including new
+ones. Missing values have the last bin, special values of the party's configuration one each.
 
-Every row is in exactly one bin of a column, and every bin holds `least` training rows: sums over few rows would show
-what they are sums of. Neighbouring values that are fewer share a bin; missing values that are fewer join the median's,
-rare words that are fewer in total join the most frequent word's.
+Every row is in exactly one bin of a column, and every bin holds at least `least` training rows: sums over few rows
+would reveal their summands. Rarer values share a bin with their neighbours, rare missing values join the median's bin,
+and rare words that are too few together join the most frequent word's.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Binning:
     """Bins of one column, numbered from 0.
 
     Args:
-        cuts: of numbers, float64 (k,), ascending; bin b holds cuts[b - 1] < x <= cuts[b]. None of words.
-        words: that have a bin each, from 0, the most frequent first; none of numbers.
+        cuts: float64 (k,), ascending; bin b holds cuts[b - 1] < x <= cuts[b]. None for words.
+        words: words with a bin each, from 0, the most frequent first; none for numbers.
         other: the bin of all other words: the next, or 0.
-        missing: the bin of missing values: after those, or one that they share.
-        special: numbers that mean something else than a number, with the bin of each: after those, or `missing`.
+        missing: the bin of missing values: after those, or a shared one.
+        special: numbers with another meaning, and the bin of each: after those, or `missing`.
     """
 
     name: str
@@ -58,13 +58,13 @@ class Binning:
 
     @classmethod
     def fit(cls, name: str, cells: Numbers, words: Sequence[str] | None, most: int, least: int) -> Self:
-        """Bins of training rows.
+        """Fits bins to training rows.
 
         Args:
             cells: (rows,): numbers, or places in `words`; NaN is missing.
-            words: None of numbers.
-            most: bins, besides that of missing values; at least 2.
-            least: rows of a bin; at least 1.
+            words: None for numbers.
+            most: number of bins besides that of missing values; at least 2.
+            least: rows per bin; at least 1.
         """
         present = cells[~np.isnan(cells)]
         absent = len(cells) - len(present)
@@ -94,7 +94,7 @@ class Binning:
 
     @property
     def values(self) -> int:
-        """Bins that are not of missing or special values alone."""
+        """Bins of other than missing and special values."""
         return max(len(self.words), self.other + 1) if self.cuts is None else len(self.cuts) + 1
 
     @property
@@ -102,7 +102,7 @@ class Binning:
         return max(self.values, self.missing + 1, *(place + 1 for _, place in self.special))
 
     def codes(self, cells: Numbers, words: Sequence[str] | None) -> NDArray[np.int64]:
-        """The bin of each cell, (rows,). Arguments as of `fit`: `words` may be of another table than in training."""
+        """The bin of each cell, (rows,). Arguments as for `fit`; `words` may differ from training's."""
         absent = np.isnan(cells)
         if self.cuts is not None:
             found = np.searchsorted(self.cuts, cells)
@@ -115,11 +115,10 @@ class Binning:
         return np.where(absent, self.missing, found)
 
     def refuse(self, left: NDArray[np.bool_]) -> None:
-        """Raises InputError if this is no split of the column: an empty side, other bins, or numbers that are not cut
-        in two.
+        """Raises InputError if this is no split of the column: an empty side, other bins, or numbers not cut in two.
 
-        `left` is True for every bin on the left side, (count,). Of numbers the first bins are, and that of missing
-        values may be.
+        `left` marks the bins on the left side, bool (count,): for numbers the first ones, and possibly that of missing
+        values.
         """
         if left.shape != (self.count,):
             raise InputError(f"a split of {len(left)} bins of a column that has {self.count}")
@@ -129,7 +128,7 @@ class Binning:
             raise InputError("a split of numbers that is no cut")
 
     def describe(self, left: NDArray[np.bool_]) -> str:
-        """The left side in words, for the party's own eyes: `age <= 37.5`. Arguments and errors as of `refuse`."""
+        """The left side in words, for the party itself: `age <= 37.5`. Arguments and errors as for `refuse`."""
         self.refuse(left)
         lost, last = ["missing"] if left[self.values :].any() else [], int(left[: self.values].sum())
         if self.cuts is None:
@@ -142,10 +141,10 @@ class Binning:
         return f"{self.name} is {' or '.join(named + lost)}"
 
     def record(self, left: NDArray[np.bool_]) -> dict[str, Any]:
-        """The left side in JSON types, for programs. Arguments and errors as of `refuse`.
+        """The left side in JSON types, for programs. Arguments and errors as for `refuse`.
 
-        Of numbers: `at_most`, or "none" or "all" of them are left; of words: `left` and `right`, and on which side
-        `others` are; of both: whether a cell without a value (`missing`) is left.
+        Numbers: `at_most`, or "none" or "all". Words: `left`, `right`, and the side of `others`. Both: whether
+        `missing` cells go left.
         """
         self.refuse(left)
         found: dict[str, Any] = {"column": self.name, "missing": bool(left[self.missing])}
@@ -160,9 +159,9 @@ class Binning:
 
 
 def few_values(counts: NDArray[np.int64], least: int) -> NDArray[np.int64]:
-    """The last value of every bin but the last one: a bin for each value, or for neighbours that are few.
+    """The last value of every bin but the last: one bin per value, or per group of rare neighbours.
 
-    `counts` are rows of each value, in the values' order.
+    `counts` are the rows of each value, in the values' order.
     """
     ends, size = list[int](), 0
     for place, count in enumerate(counts.tolist()):
@@ -174,7 +173,7 @@ def few_values(counts: NDArray[np.int64], least: int) -> NDArray[np.int64]:
 
 
 def greedy(counts: NDArray[np.int64], most: int, least: int) -> NDArray[np.int64]:
-    """As `few_values`, in at most `most` bins."""
+    """As `few_values`, with at most `most` bins."""
     total = np.concatenate([[0], np.cumsum(counts)])
     most = max(1, min(most, int(total[-1]) // least))
     large = np.flatnonzero(counts * most >= total[-1])  # at most `most` values; each has a bin
@@ -208,8 +207,9 @@ def _between(below: Numbers, above: Numbers) -> Numbers:
 
 
 def binned(ctx: ClientContext, *, most: int = MOST, least: int = LEAST) -> BinnedTable:
-    """The rows of `ctx.table` as bins, which are fitted on the training rows at the beginning of a run and then kept in
-    `ctx.state`, so that a resumed run and a prediction have the same. Arguments and errors as of `TableBins.fit`.
+    """Bins of the rows of `ctx.table`, fitted to the training rows when a run begins.
+
+    `ctx.state` keeps them for resumed runs and predictions. Arguments and errors as for `TableBins.fit`.
     """
     bins = ctx.state.keep("bins", TableBins)
     if not bins.columns:
@@ -219,8 +219,9 @@ def binned(ctx: ClientContext, *, most: int = MOST, least: int = LEAST) -> Binne
 
 
 def directions(ctx: ClientContext, columns: Sequence[Binning]) -> Mapping[int, int]:
-    """Numbers of the columns along which scores only rise (1) or fall (-1), by the party's section `monotone`. Raises
-    ConfigError for a column that the table does not have, or of words.
+    """Columns along which scores only rise (1) or fall (-1), from the party's section `monotone`.
+
+    Raises ConfigError for an unknown column, or one of words.
     """
     places, found = {column.name: number for number, column in enumerate(columns)}, dict[int, int]()
     for name, direction in ctx.config.monotone.items():
@@ -235,9 +236,9 @@ def directions(ctx: ClientContext, columns: Sequence[Binning]) -> Mapping[int, i
 
 
 class TableBins:
-    """Bins of a party's columns, as its state keeps them. Empty until they are fitted or restored.
+    """Bins of a party's columns, as its state keeps them. Empty until fitted or restored.
 
-    `places` are of the columns in the table that have two bins at least, ascending.
+    `places` are the table's columns with at least two bins, ascending.
     """
 
     def __init__(self) -> None:
@@ -254,11 +255,11 @@ class TableBins:
         most: int = MOST,
         least: int = LEAST,
     ) -> None:
-        """Fits the bins on training rows, int64 (m,), alone. Columns with one bin are left out, with a warning that has
-        their names, which are the party's own.
+        """Fits the bins on training rows, int64 (m,), alone; columns with one bin are left out with a warning to the
+        party.
 
-        Raises DataError if no column has two bins, ConfigError if `own` names a column that the table does not have, or
-        both as `OwnBins.fit`.
+        Raises DataError if no column has two bins, ConfigError if `own` names an unknown column; both also as
+        `OwnBins.fit`.
         """
         if most < 2 or least < 1:
             raise InputError(f"{most} bins of {least} rows", hint="take 2 bins at least, of 1 row at least")
@@ -281,9 +282,7 @@ class TableBins:
         self.columns = tuple(one for one in found if one.count > 1)
 
     def of(self, table: Features) -> BinnedTable:
-        """The bins of a table's rows: those of training, or others. Raises DataError if it has other columns than in
-        training.
-        """
+        """The bins of a table's rows, training's or others. Raises DataError if its columns differ from training's."""
         words = _words(table)
         for place, column in zip(self.places, self.columns, strict=True):
             there = place < len(words) and table.names[place] == column.name
@@ -340,7 +339,7 @@ class TableBins:
 
 @dataclass(frozen=True)
 class OwnBins:
-    """What a party's section says of its bins: special values and cuts of columns of numbers."""
+    """The party's configured special values and cuts of columns of numbers."""
 
     where: str = ""
     special: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -351,17 +350,17 @@ class OwnBins:
         return cls(f"parties.{name}", party.special, party.cuts)
 
     def refuse_others(self, names: Sequence[str]) -> None:
-        """Raises ConfigError for a column that is not among these."""
+        """Raises ConfigError if a configured column is not among these."""
         for key, columns in (("special", self.special), ("cuts", self.cuts)):
             for name in columns:
                 if name not in names:
                     raise ConfigError(f"{self.where}.{key}: column {name!r} is not in the table{nearest(name, names)}")
 
     def fit(self, make: Callable[..., Binning], cells: Numbers, least: int, warn: Callable[[str], None]) -> Binning:
-        """Bins of a column's training rows, (rows,), by default those that `make` makes of `cells`.
+        """Bins of a column's training rows, (rows,); `make` makes the default ones.
 
-        A special value that fewer than `least` rows have counts as missing. Raises ConfigError if the column is of
-        words, DataError if fewer than `least` rows lie between two cuts.
+        A special value of fewer than `least` rows counts as missing. Raises ConfigError for a column of words,
+        DataError if fewer than `least` rows lie between two cuts.
         """
         plain = make(cells=cells)
         special, cuts = self.special.get(plain.name, ()), self.cuts.get(plain.name)
@@ -399,7 +398,7 @@ class OwnBins:
         return Binning(name, cuts, missing=len(cuts) + 1 if len(cells) - len(present) >= least else median)
 
     def _warn(self, name: str, numbers: Numbers, counts: Mapping[float, int], warn: Callable[[str], None]) -> None:
-        """Says which special values no row has, and which lie among the column's other numbers."""
+        """Warns of special values that no row has, and of those among the column's other numbers."""
         for value, count in counts.items():
             said = f"{self.where}.special: {value:g} of column {name!r}"
             if not count:
@@ -413,32 +412,29 @@ class OwnBins:
 
 @dataclass(frozen=True, eq=False)
 class BinnedTable:
-    """Some rows of a party's table as bins of the k columns that have two bins at least: uint8 or uint16 (rows, k)."""
+    """Rows of a party's table as bins of the k columns with at least two bins: uint8 or uint16 (rows, k)."""
 
     columns: tuple[Binning, ...]
     codes: Codes
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns' names, for the party alone."""
+        """Column names, for the party alone."""
         return tuple(column.name for column in self.columns)
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Bins of each column, that of missing values included."""
+        """Bins of each column, including that of missing values."""
         return tuple(column.count for column in self.columns)
 
     def one_hot(self, rows: Tensor) -> Bins:
-        """The matrix of these rows, int64 (m,), for sums under encryption: (sum of `counts`, m), with a 1 in every row
-        and column.
-        """
+        """Matrix of rows, int64 (m,), for sums under encryption: (sum of `counts`, m), a 1 for each row and column."""
         return Bins(self.codes[rows.numpy()], self.counts)
 
     def sides(self, column: int, left: NDArray[np.bool_], rows: Tensor | None = None) -> NDArray[np.bool_]:
-        """For every row, or those numbered int64 (m,), True if it is on the left side of a split, as `Binning.refuse`
-        has it.
+        """True for rows (all, or int64 (m,)) on the left side of a split, as in `Binning.refuse`.
 
-        Raises InputError if there is no such column, or this is no split of it.
+        Raises InputError if the column or the split is invalid.
         """
         if not 0 <= column < len(self.columns):
             raise InputError(f"column {column} of {len(self.columns)}")

@@ -1,7 +1,7 @@
-"""A party's part of a scorecard: its bins with their weights of evidence, and their points, for its own eyes.
+"""A party's part of a scorecard: its bins with their weights of evidence and points, for the party alone.
 
-Bins are OptBinning's (Navas-Palencia 2020), each of some fine bins, from sums over these. Two weighted rows a fine bin,
-its goods and its bads, give the cuts that all rows give.
+Bins are OptBinning's (Navas-Palencia 2020), each of some fine bins, computed from sums over these: two weighted rows
+per fine bin, its goods and its bads, give the same cuts as all rows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Evidence:
     """A column's optimal bins.
 
     Args:
-        group: the optimal bin of each fine one, int64 (fine bins,).
+        group: the optimal bin of each fine bin, int64 (fine bins,).
         goods, bads: training rows of each optimal bin, int64 (bins,).
     """
 
@@ -77,10 +77,7 @@ class Evidence:
         return (self.goods + more) / self.goods.sum(), (self.bads + more) / self.bads.sum()
 
     def labels(self, *, whole: bool = True) -> list[str]:
-        """Which values each bin holds, in words.
-
-        Unless `whole`, missing values and other words are left out where they share the bin of values that are named.
-        """
+        """The values of each bin, in words; unless `whole`, without missing values and other words that share a bin."""
         parts = [list[str]() for _ in self.goods]
         if self.column.cuts is None:
             for word, place in zip(self.column.words, self.group, strict=False):
@@ -97,7 +94,7 @@ class Evidence:
         return [", ".join(each) for each in parts]
 
     def cuts(self) -> list[float]:
-        """Of numbers: the last value of each optimal bin but the last."""
+        """For numbers: the last value of each optimal bin but the last."""
         assert self.column.cuts is not None
         ends = np.flatnonzero(np.diff(self.group[: self.column.values]))
         return [float(each) for each in self.column.cuts[ends]]
@@ -112,9 +109,9 @@ class Evidence:
 
 
 class CardBins:
-    """Optimal bins of all columns of a party. An own state of the protocol, empty until they are fitted.
+    """Optimal bins of a party's columns. A protocol's own state, empty until they are fitted.
 
-    `kept` are the numbers of the columns that the regression has, ascending.
+    `kept` are the numbers of the regression's columns, ascending.
     """
 
     def __init__(self) -> None:
@@ -126,7 +123,7 @@ class CardBins:
         """Makes the bins, and leaves out columns of too little information, with a warning.
 
         `sums` are bads over the fine bins of all columns, as the server returned them. Raises ContractError if they are
-        no counts of rows, DataError if no column has enough information.
+        not counts of rows, DataError if no column has enough information.
         """
         train = table.codes[ctx.schedule.partition.train.numpy()]
         counted = [np.bincount(train[:, place], minlength=count) for place, count in enumerate(table.counts)]
@@ -151,11 +148,10 @@ class CardBins:
                 )
 
     def choose(self, stays: NDArray[np.bool_]) -> None:
-        """Leaves out what the server does not choose of the kept columns."""
+        """Drops kept columns that the server does not choose."""
         self.kept, self.chosen = self.kept[stays], True
 
     def evidence(self, table: BinnedTable) -> list[Evidence]:
-        """Of every column of the table."""
         found = []
         for (column, rows, bads), (_, group, _) in zip(
             self._by_column(table, self.rows, self.bads), self._by_column(table, self.group, self.group), strict=True
@@ -220,7 +216,7 @@ def _refuse_others(table: BinnedTable, rows: Counts, bads: Counts, sums: Floats)
 
 
 def card_of(ctx: ClientContext, cfg: Config) -> tuple[BinnedTable, CardBins]:
-    """The party's fine bins of its table's rows, and its optimal ones, in its state."""
+    """The party's fine bins of its table, and its optimal bins from its state."""
     return binned(ctx, most=cfg.bins, least=cfg.least), ctx.state.keep("card", CardBins)
 
 
@@ -229,9 +225,9 @@ EXPLAINED = ("points", *(f"{what}_{n}" for n in range(1, REASONS + 1) for what i
 
 
 class Card(ShapeSum):
-    """Logits by points: `values` are logits of the fine bins, of the columns that are left out 0.
+    """Logits by points: `values` are the fine bins' logits, 0 for columns left out.
 
-    `coefficients` are of the kept columns, `means` of their weights of evidence over the training rows, (kept,) each.
+    `coefficients` are the kept columns', `means` their mean weights of evidence over the training rows, (kept,) each.
     """
 
     def __init__(
@@ -253,7 +249,7 @@ class Card(ShapeSum):
 
     @property
     def wrong(self) -> list[str]:
-        """Kept columns with points that fall where the share of goods rises: others tell what they tell, and more."""
+        """Kept columns whose points fall where the share of goods rises: they are collinear with others."""
         signs = zip(self.kept, self._coefficients, strict=True)
         return [self.names[number] for number, coefficient in signs if coefficient > 0 and self._tells(number)]
 
@@ -268,7 +264,7 @@ class Card(ShapeSum):
     def reasons(
         self, rows: Tensor, most: int = REASONS, reference: Reference = "mean", score: int = 0
     ) -> list[list[Reason]]:
-        """As of `ShapeSum`, with the values of the row's bin in words."""
+        """As `ShapeSum.reasons`, with the values of the row's bin in words."""
         places = {name: number for number, name in enumerate(self.names)}
         words, codes = [each.labels(whole=False) for each in self._evidence], self.bins.codes[rows.numpy()]
 
@@ -280,7 +276,7 @@ class Card(ShapeSum):
         return [[(said(row, name), points) for name, points in each] for row, each in enumerate(found)]
 
     def reason_lines(self, rows: Tensor) -> list[list[str]]:
-        """A line of text for each row, in the order of EXPLAINED."""
+        """A line of text for each row, with the fields of EXPLAINED."""
         lines = []
         for total, reasons in zip(self.points(rows).sum(axis=1), self.reasons(rows), strict=True):
             rest = total - sum(points for _, points in reasons)
@@ -345,7 +341,7 @@ class Card(ShapeSum):
 
 
 class WoeColumns(RegressionColumns):
-    """The kept columns of a party, each value replaced by its bin's weight of evidence."""
+    """A party's kept columns, each value replaced by its bin's weight of evidence."""
 
     def __init__(self, ctx: ClientContext, cfg: Config, table: BinnedTable, bins: CardBins) -> None:
         self._cfg, self._table, self._bins = cfg, table, bins
@@ -355,7 +351,7 @@ class WoeColumns(RegressionColumns):
         super().__init__(ctx, 0.0 if cfg.c == "none" else 1 / cfg.c, CURVATURE["classification"])
 
     def matrix(self) -> Bins:
-        """One line an optimal bin."""
+        """One line per optimal bin."""
         return Bins(self._codes(), tuple(len(each.woe) for each in self._kept))
 
     def model(self, coefficients: Floats) -> Card:
@@ -374,7 +370,7 @@ class WoeColumns(RegressionColumns):
         return np.stack([each.woe @ part for each, part in zip(self._kept, parts, strict=True)]), parts[0].sum(axis=0)
 
     def _codes(self) -> NDArray[np.unsignedinteger]:
-        """The optimal bin of the training rows in every column, (rows, columns)."""
+        """The training rows' optimal bins, (rows, columns)."""
         fine = self._table.codes[self._ctx.schedule.partition.train.numpy()][:, self._bins.kept]
         found = np.empty(fine.shape, fine.dtype)
         for place, each in enumerate(self._kept):
@@ -388,9 +384,9 @@ _TRENDS = {None: "auto_asc_desc", 1: "ascending", -1: "descending"}
 def optimal_bins(column: Binning, goods: Counts, bads: Counts, direction: int | None = None) -> Counts:
     """The optimal bin of every fine bin of a column, int64 (fine bins,), from 0.
 
-    Neighbouring fine bins of numbers are joined so that the share of bads only rises or only falls, and the information
-    value is largest; words by their share of bads. The bins of missing and of special values stay. `direction` is 1 if
-    the share of bads has to rise along the column, -1 if it has to fall.
+    Neighbouring fine bins of numbers are joined so that the share of bads is monotone and the information value
+    largest; words by their share of bads. Bins of missing and special values stay. `direction` is 1 if the share of
+    bads has to rise along the column, -1 if it has to fall.
     """
     values, order = column.values, np.arange(column.values)
     if column.cuts is None:
@@ -405,7 +401,7 @@ def optimal_bins(column: Binning, goods: Counts, bads: Counts, direction: int | 
 
 
 def _cuts(goods: Counts, bads: Counts, other_goods: int, other_bads: int, direction: int | None) -> NDArray[np.float64]:
-    """Cuts between places 0, 1, .. in an order, between which the bins are joined."""
+    """Cuts between ordered places 0, 1, .. where joined bins end."""
     if len(goods) < 2 or not goods.sum() or not bads.sum():
         return np.empty(0)
     library = import_module("optbinning")  # here: it takes seconds

@@ -53,14 +53,15 @@ class ClientContext:
         draws: the party's own, for initial weights, dropout and the like; never for noise or keys.
         scored: counts the rows of a prediction, int64 (rows,).
         idle: set by the party side of a prediction while it waits for the next request.
-        keep: keeps the party's own predictions on its disk: rows int64 (rows,), probabilities (rows, classes).
-        explain: keeps the reasons of a scorecard's points on its disk, likewise: rows, and a line each.
+        keep: writes own predictions to disk: rows int64 (rows,), probabilities (rows, classes).
+        explain: writes reasons of a scorecard's points to disk: rows, and a line each.
         session: its number, from which keys and draws are derived.
         identity: None on loopback without TLS.
         keyed: called with the keys that the parties have agreed on.
-        answers: the durable count of answers to the server's vectors or splits; a run asks for so many at most.
+        answers: durable count of answers to the server's vectors or splits; its argument is the most that a run asks
+            for.
         receipts: records of the sealed boxes that parties send each other.
-        ranks: the processes that compute shares of every batch for this one; None without.
+        ranks: the party's other processes; None without.
     """
 
     name: str
@@ -93,11 +94,11 @@ class ClientContext:
 
     @property
     def table(self) -> Features:
-        """The party's columns before they are encoded, in the rows of `features` and on the CPU.
+        """The party's columns before encoding, for the rows of `features`, on the CPU.
 
-        Of a table: numbers as they are and places of words (`Features.fields`), float64 with NaN for missing ones. Of
-        other sources: bytes or float64 of the shape of `features`, not scaled. Raises TypeError if the protocol's
-        config is not `typed`.
+        A table has float64: numbers, and places of words (`Features.fields`), with NaN for missing ones. Other sources
+        have unscaled bytes or float64 of the shape of `features`. Raises TypeError if the protocol's config is not
+        `typed`.
         """
         if self.features.table is None:
             raise TypeError(f"ctx.table: {type(self.federation.protocol).__name__} does not say typed = True")
@@ -118,7 +119,7 @@ class ClientContext:
         return Adjusted(through, adjust, self.federation.outputs, self.state.keep("clusters", dict[str, Tensor]))
 
     def outputs(self, model: nn.Module, rows: Tensor) -> Tensor:
-        """What the bottom model, in the mode it is in, makes of rows without a gradient."""
+        """The bottom model's outputs for rows, in its current mode, without a gradient."""
         if self._ranked is not None and self._ranked.model is model:
             return self._ranked.evaluate(rows)
         with torch.no_grad():
@@ -146,7 +147,7 @@ class ClientContext:
         return self.name not in self.schedule.participants(round)
 
     def _through(self, model: nn.Module) -> Backprop:
-        """By all ranks of the party, if it has several."""
+        """Backprop over all ranks of the party, if it has several."""
         if self.ranks is None:
             return backprop(model)
         owner, rows = f"parties.{self.name}", self.features.shape[0]

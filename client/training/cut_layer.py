@@ -22,7 +22,7 @@ _MOST = 64  # rows in the contrastive term, the most certain of a batch: pairs g
 
 
 class ShapedBackprop:
-    """`Backprop` of f with its fast implementation, and of the small shape behind it by autograd."""
+    """`Backprop` of f by its fast implementation, and of the shaping after it by autograd."""
 
     def __init__(self, model: Shaped) -> None:
         self._body, self._shape = backprop(model.body), model.shape

@@ -22,7 +22,9 @@ async def evaluate(
     model: nn.Module,
     answer: Callable[[str, int, Released], Message],
 ) -> None:
-    """Sends the embeddings of the parts that are due after a round; `answer` gets part, block and released rows."""
+    """Sends the embeddings of the parts that are due after a round; `answer` makes the message from part, block and
+    released rows.
+    """
     parts = ctx.schedule.evaluations(round)
     if not parts:
         return

@@ -1,6 +1,6 @@
 """A party's part of a linear model, and its columns in a regression: z = (X - mean) B.
 
-Columns are small whole numbers there, for sums under encryption of vectors that the server chooses.
+A regression's columns are small whole numbers, for encrypted sums of vectors that the server chooses.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ _LARGEST = 2.0**31  # steps
 
 @dataclass(frozen=True)
 class _Column:
-    """A column's lines of the matrix, and what each counts for: `weights`, float64 (lines,); every row counts for
-    `base` besides. `levels` are the values that lines stand for; None for digits.
+    """A column's lines of the matrix and their `weights`, float64 (lines,).
+
+    Every row also counts for `base`. `levels` are the values that lines stand for; None for digits.
     """
 
     first: int
@@ -49,10 +50,10 @@ class _Column:
 
 
 class Design:
-    """The matrix of a party's columns, float64 (rows,) each, finite: line 0 counts all rows; a column of few values has
-    a line that marks each value but the most frequent, another one a line for each digit to base 16.
+    """Matrix of a party's columns, float64 (rows,) each, finite.
 
-    Raises InputError if a number is too large for its column's step.
+    Line 0 counts all rows. A column of few values has a line per value but the most frequent, another a line per digit
+    to base 16. Raises InputError if a number is too large for its column's step.
     """
 
     def __init__(self, columns: Iterable[Floats], rows: int) -> None:
@@ -94,7 +95,7 @@ class Design:
 
 
 def rounded(columns: Floats, digits: NDArray[np.bool_]) -> Floats:
-    """Columns as the matrix has them: of its rows or others, float64 (rows, columns). Errors as of `Design`."""
+    """Columns rounded as in the matrix, for its rows or others, float64 (rows, columns). Errors as for `Design`."""
     found = columns.copy()
     for number in np.flatnonzero(digits).tolist():
         found[:, number] = _whole(columns[:, number], number) * STEP
@@ -121,7 +122,7 @@ def _digits(whole: NDArray[np.int64]) -> list[NDArray[np.int8]]:
 class LinearModel(Local):
     """A party's logits by its coefficients of the encoded columns, float64 (columns, logits).
 
-    `mean` is of the columns, float64 (columns,), `digits` which of them are rounded.
+    `mean` is each column's, float64 (columns,), `digits` marks rounded columns.
     """
 
     model: LinearPart
@@ -132,15 +133,15 @@ class LinearModel(Local):
         self.errors: Floats | None = None  # of coefficients of one logit, given the other parties' part
 
     def of_rows(self, features: Columns, rows: Tensor) -> Tensor:
-        """As `Local.of_rows`, on the CPU: in double precision, and the same wherever a party computes."""
+        """As `Local.of_rows`, on the CPU in double precision: the same on every machine."""
         found: Tensor = self(features[rows].cpu())
         return found
 
     def parts(self, features: Columns, rows: Tensor) -> Floats:
-        """What each column of the table adds to the logits of rows, less its mean over the training rows.
+        """Contribution of each table column to the rows' logits, less its mean over the training rows.
 
-        Those are the Shapley values of the columns (client/training/local.py). A column of words is a single one.
-        Returns float64 (rows, columns, logits).
+        These are the columns' Shapley values (client/training/local.py); a column of words is one column. Returns
+        float64 (rows, columns, logits).
         """
         each = self.model.centred(features[rows].cpu()).numpy()[:, :, None] * self.coefficients
         found: Floats = np.add.reduceat(each, list(self._columns(features).values()), axis=1)
@@ -149,9 +150,10 @@ class LinearModel(Local):
     def reasons(
         self, ctx: ClientContext, rows: Tensor, most: int = REASONS, reference: Reference = "mean", score: int = 0
     ) -> list[list[Reason]]:
-        """The columns that lower a logit of each row most, against their mean over the training rows or the best there.
+        """The columns that lower a row's logit most, compared with their mean over the training rows or their best
+        there.
 
-        Returns for each row at most `most` of them, with what they lower it by: a number below 0, the lowest first.
+        Returns for each row at most `most` columns and their contributions below 0, lowest first.
         """
         parts = self.parts(ctx.features, rows)[:, :, score]
         if reference == "best":
@@ -159,7 +161,7 @@ class LinearModel(Local):
         return lowest(parts, list(self._columns(ctx.features)), most)
 
     def explained(self, ctx: ClientContext) -> dict[str, Any]:
-        """As of `Local`: each column's importance, the mean size of what it adds, and its encoded ones."""
+        """As `Local.explained`: each column's importance (mean absolute contribution), and its encoded columns."""
         size = np.abs(self.parts(ctx.features, ctx.schedule.partition.train)).mean(axis=(0, 2))
         columns: dict[str, dict[str, Any]] = {
             name: {"column": name, "importance": float(importance), "encoded": []}
@@ -174,14 +176,14 @@ class LinearModel(Local):
         return features.names or [(str(number), str(number)) for number in range(len(self._mean))]
 
     def _columns(self, features: Columns) -> dict[str, int]:
-        """The columns of the table, and the place of their first encoded one: those of a column are neighbours."""
+        """The table's columns, and the place of the first encoded column of each; those of a column are adjacent."""
         found = dict[str, int]()
         for number, (_, column) in enumerate(self._names(features)):
             found.setdefault(column, number)
         return found
 
     def record(self) -> dict[str, Any]:
-        """Coefficients of the encoded columns, a list of one for each logit, and the means that are taken off first."""
+        """Coefficients of the encoded columns, a list per logit, and the means that are subtracted first."""
         found = {"coefficients": self.coefficients.tolist(), "means": self._mean.tolist()}
         if self.errors is None:
             return found
@@ -216,20 +218,20 @@ _NAMED = 10  # columns in a message
 
 
 class RegressionColumns(ABC):
-    """The columns, and coordinates in which the Hessian of the loss is close to the unit matrix.
+    """The columns, in coordinates in which the Hessian of the loss is close to the identity.
 
-    Those are b = L' B with L L' = curvature X' X + penalty, which is local to the party (Boehning and Lindsay 1988 for
-    the logistic loss, whose curvature is at most 1/4). They are of the training rows, and the party's state keeps them.
+    These are b = L' B with L L' = curvature X' X + penalty, computed by the party alone from its training rows
+    (Boehning and Lindsay 1988 for the logistic loss, whose curvature is at most 1/4); the party's state keeps them.
 
     Args:
-        penalty: of the squared coefficients, times 1/2. Without one, columns that are sums of others are left out,
+        penalty: factor of the squared coefficients, times 1/2. Without one, linearly dependent columns are left out,
             with a warning that names them to the party.
-        curvature: of the loss in a row, about.
+        curvature: approximate curvature of the loss in a row.
 
     Attributes:
-        mean: of the columns, float64 (columns,).
-        digits: which of them are rounded, (columns,).
-        used: which of them have a coefficient, int64 (used,).
+        mean: column means, float64 (columns,).
+        digits: which columns are rounded, (columns,).
+        used: columns with a coefficient, int64 (used,).
 
     Raises DataError if no column varies.
     """
@@ -259,7 +261,7 @@ class RegressionColumns(ABC):
 
     @abstractmethod
     def matrix(self) -> PartyMatrix:
-        """As of `StepColumns`."""
+        """As `StepColumns.matrix`."""
 
     @abstractmethod
     def _times(self, sums: Floats) -> tuple[Floats, Floats]:
@@ -267,7 +269,7 @@ class RegressionColumns(ABC):
 
     @abstractmethod
     def model(self, coefficients: Floats) -> Local:
-        """The part of the model with these, (columns, outputs)."""
+        """The part of the model with these coefficients, (columns, outputs)."""
 
     def rounded(self) -> Floats:
         """X over the training rows as in `matrix`, float64 (rows, columns)."""
@@ -275,7 +277,7 @@ class RegressionColumns(ABC):
 
     @property
     def count(self) -> int:
-        """Coefficients an output."""
+        """Coefficients per output."""
         return len(self.used)
 
     def gradient(self, sums: Floats, at: Floats) -> Floats:
@@ -298,7 +300,7 @@ class RegressionColumns(ABC):
 
 
 class LinearColumns(RegressionColumns):
-    """The encoded columns. Arguments as of `RegressionColumns`."""
+    """The encoded columns. Arguments as for `RegressionColumns`."""
 
     weight = WEIGHT
     _design: Design
@@ -329,9 +331,8 @@ def _numbers(ctx: ClientContext, rows: Tensor) -> Floats:
 
 
 class _Fitted:
-    """What the training rows decide: means of the columns, which of them are digits, and which are used with L.
-
-    Empty until it is fitted or restored.
+    """What is fitted to the training rows: column means, digits, used columns, and L. Empty until fitted or
+    restored.
     """
 
     def __init__(self) -> None:
@@ -359,7 +360,7 @@ _FITTED = ("digits", "mean", "used", "factor")
 
 
 def independent(products: Floats) -> NDArray[np.int64]:
-    """Columns that vary, and are no sums of others before them, from their products."""
+    """Columns that vary and are not linear combinations of earlier ones, from their products."""
     scale = np.sqrt(np.where(products.diagonal() > 0, products.diagonal(), 1.0))
     _, order, rank, _ = dpstrf(products / np.outer(scale, scale), tol=1e-9)
     used: NDArray[np.int64] = np.sort(order[:rank].astype(np.int64) - 1)

@@ -1,8 +1,8 @@
-"""A party's part of the joint model, and the reasons that a sum over columns gives for a score.
+"""A party's part of the joint model, and reasons for a score.
 
-Reasons are what each column adds, against the mean or the best. In a sum the Shapley values of columns are exact, and
-need no sampling: against the mean over the training rows, that of a column is what it adds at the row less what it adds
-on average (Lundberg and Lee 2017, corollary 1).
+Reasons are columns' contributions, compared with the mean or the best. In a sum the columns' Shapley values are exact
+without sampling: compared with the mean over the training rows, a column's is its contribution at the row less its mean
+contribution (Lundberg and Lee 2017, corollary 1).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Splits(Protocol):
     """A party's part of a forest."""
 
     def of_rows(self, rows: Tensor) -> Tensor:
-        """Numbers of rows, int64 (rows,) -> on which side of each split they are, packed bits, uint8 (rows, bytes)."""
+        """Row numbers, int64 (rows,) -> the rows' sides at each split, packed bits, uint8 (rows, bytes)."""
 
     def described(self) -> Sequence[tuple[str, dict[str, Any], str]]:
-        """Of every split: the column's name, its left side as JSON (`Binning.record`) and in words."""
+        """For every split: the column's name, its left side as JSON (`Binning.record`) and in words."""
 
 
 class Local(nn.Module):
@@ -49,11 +49,11 @@ class Local(nn.Module):
         return None if self.head is None else self.head.weight.detach()
 
     def record(self) -> dict[str, Any]:
-        """What people read of it, as JSON: nothing of a network."""
+        """The part in JSON for readers; empty for a network."""
         return {}
 
     def explained(self, ctx: ClientContext) -> dict[str, Any]:  # noqa: ARG002  # a network's columns are no parts of it
-        """What the party alone is told of its columns, by name, the most important first, as JSON; {} for nothing."""
+        """Explanation of each column for the party alone, by name, the most important first, as JSON; {} for none."""
         return {}
 
     def forward(self, x: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ class Local(nn.Module):
         return self.answer(self.model(x))
 
     def of_rows(self, features: Columns, rows: Tensor) -> Tensor:
-        """Outputs for rows of the party's table, by number, int64 (rows,)."""
+        """Outputs for rows of the party's table, int64 (rows,)."""
         found: Tensor = self(features[rows])
         return found
 
@@ -107,9 +107,9 @@ REASONS = 4
 
 
 def lowest(parts: Floats, names: Sequence[str], most: int) -> list[list[Reason]]:
-    """For each row at most `most` columns that lower its score, with what they lower it by, the lowest first.
+    """For each row at most `most` columns that lower its score, with their contributions, lowest first.
 
-    `parts` is what each column adds, (rows, columns).
+    `parts` are the columns' contributions, (rows, columns).
     """
     order = np.argsort(parts, axis=1, kind="stable")[:, :most]
     return [

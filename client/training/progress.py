@@ -26,7 +26,7 @@ class TrainingProgress:
     _link: Link | None = None
 
     def follow(self, link: Link, round: int) -> None:
-        """Begins a session over a link, after a restored round; the link's messages count here from now on."""
+        """Follows a session's link from a restored round on; its messages count from now on."""
         link.traffic.received = self.traffic.received
         link.on_round = self._enter
         self._link, self.round, self.saved = link, round, round

@@ -11,10 +11,10 @@ from colonnade.common.conversation.conversation import Link
 
 class Turn(Protocol):
     async def __call__(self, t: int, turn: int, until: int) -> bool:
-        """Takes one turn. False if it was given up, because the server is beyond round `until`: it is repeated.
+        """Takes one turn. False if the server is beyond round `until`: the turn is repeated.
 
         Args:
-            turn: number of its batch, counted from 1; the round, in synchronous runs.
+            turn: number of its batch, from 1; the round, in synchronous runs.
             until: the last round in which it waits.
         """
 
@@ -31,7 +31,7 @@ async def follow_rounds(
     """Follows the server's rounds to their end. The number of turns taken is in the party-side state.
 
     Args:
-        arrivals: turn after turn until all parties are called for an evaluation, instead of one turn a round.
+        arrivals: True for turns until all parties are called for an evaluation, instead of one turn a round.
         begin: returns True if the party takes part in a round.
     """
     turns = ctx.state.keep("turns", lambda: {"done": 0})

@@ -1,14 +1,14 @@
-"""A party's shape functions: one step a bin, grown from the sums over its bins; and their points.
+"""A party's shape functions: one step per bin, grown from sums over its bins; and their points.
 
-A column of numbers is cut into at most `leaves` runs of neighbouring bins, by the gain of Newton's step in them (Chen
-and Guestrin 2016), greedily, and each run takes its step -G / (H + l2). Bins of words, and that of missing values,
-take a step each. Where the party has declared a direction, the shape is projected on the functions that rise (or fall)
-after every step, by isotonic regression with the Hessians as weights (Barlow and Brunk 1972).
+A column of numbers is cut greedily into at most `leaves` runs of neighbouring bins, by the gain of their Newton steps
+(Chen and Guestrin 2016), and each run takes its step -G / (H + l2). Every bin of words and that of missing values takes
+its own step. Where the party declares a direction, each step is followed by a projection onto monotone functions:
+isotonic regression with the Hessians as weights (Barlow and Brunk 1972).
 
-Pairs of columns are further columns of bins: cells of two coarse columns. A column is cut into at most COARSE groups of
-neighbouring bins (of words: of bins by frequency) that hold about as many training rows each. A cell that holds fewer
-than `least` training rows shares a bin with the others of its pair that do, and if these are fewer together, with the
-most frequent cell: sums over few rows would show what they are sums of.
+Pairs of columns are further binned columns: cells of two coarse columns. A column is cut into at most COARSE groups of
+neighbouring bins (words: bins by frequency) with about equal numbers of training rows. Cells with fewer than `least`
+training rows share one bin per pair; if that has too few, it joins the most frequent cell: sums over few rows would
+reveal their summands.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ Codes = NDArray[np.unsignedinteger]
 
 
 class PairBins:
-    """The pairs of a table's columns, which are fitted to the training rows once and kept in the state.
+    """Pairs of a table's columns, fitted to the training rows once and kept in the state.
 
     Attributes:
         columns: numbers of the two columns of each pair.
-        groups: of every bin of each column, int64 (columns, bins); -1 where there is none.
-        cells: bin of the pair, by group of the one column times COARSE, plus group of the other, int64 (pairs, cells).
+        groups: group of every bin of each column, int64 (columns, bins); -1 where there is no bin.
+        cells: bin of a pair by the first column's group times COARSE plus the second's, int64 (pairs, cells).
     """
 
     def __init__(self, ctx: ClientContext, table: BinnedTable, least: int) -> None:
@@ -85,14 +85,14 @@ class PairBins:
 
 
 def _groups(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The group of each bin, in their order."""
+    """The group of each bin, in bin order."""
     before = np.cumsum(counts) - counts / 2  # the middle of each
     found = (before * COARSE / max(counts.sum(), 1)).astype(np.int64).clip(0, COARSE - 1)
     return np.unique(found, return_inverse=True)[1].astype(np.int64)
 
 
 def _cells(counts: NDArray[np.int64], least: int) -> NDArray[np.int64]:
-    """The bin of each cell; cells that no training row is in have that of rare ones."""
+    """The bin of each cell; cells without training rows have that of rare ones."""
     often = counts >= least
     if not often.any():
         return np.zeros(len(counts), np.int64)
@@ -103,11 +103,10 @@ def _cells(counts: NDArray[np.int64], least: int) -> NDArray[np.int64]:
 
 
 class ShapeBins:
-    """The bins of which a party has shape functions: its columns', then its pairs'.
+    """The bins of a party's shape functions: its columns', then its pairs'.
 
     Attributes:
-        table: of the columns alone.
-        pairs: the numbers of the two columns of each pair.
+        pairs: numbers of the two columns of each pair.
         codes: bin of every row, (rows, columns and pairs).
         counts: bins of each column and pair.
     """
@@ -120,20 +119,20 @@ class ShapeBins:
 
     @property
     def total(self) -> int:
-        """Bins of all."""
+        """Number of all bins."""
         return sum(self.counts)
 
     def cells(self, pair: int) -> dict[str, Any]:
-        """Of both columns of a pair the group of each bin, and the pair's bin of each cell: group COARSE + group."""
+        """For both columns of a pair the group of each bin, and the pair's bin by cell: group COARSE + group."""
         groups = [self._pairs.groups[place][: self.table.counts[place]].tolist() for place in self.pairs[pair]]
         return {"groups": groups, "cells": self._pairs.cells[pair].tolist()}
 
     def one_hot(self, rows: Tensor) -> Bins:
-        """The matrix of these rows, int64 (m,), for sums under encryption, as `BinnedTable.one_hot` has it."""
+        """Matrix of rows, int64 (m,), for sums under encryption, as `BinnedTable.one_hot`."""
         return Bins(self.codes[rows.numpy()], self.counts)
 
     def scores(self, values: Floats, rows: Tensor) -> Floats:
-        """What shape functions, (bins, scores), add up to at rows by number, int64 (m,): (m, scores)."""
+        """Sums of shape functions, (bins, scores), at rows by number, int64 (m,): (m, scores)."""
         found, first = np.zeros((len(rows), values.shape[1])), 0
         codes = self.codes[rows.numpy()]
         for column, count in enumerate(self.counts):
@@ -143,14 +142,14 @@ class ShapeBins:
 
 
 class ShapeSum(Local):
-    """Scores by a party's shape functions: of rows of its table, which is not encoded.
+    """Scores by a party's shape functions, for rows of its unencoded table.
+
+    Args:
+        unit: points per 1 of the score; parts and reasons are in points.
 
     Attributes:
         values: float64 (bins, scores).
-        names: of the columns, and of pairs as `one x other`.
-
-    Args:
-        unit: points of a step of 1 in the score, which parts and reasons are in.
+        names: those of columns, and `one x other` for pairs.
     """
 
     def __init__(self, ctx: ClientContext, bins: ShapeBins, values: Floats, unit: float = 1.0) -> None:
@@ -162,7 +161,7 @@ class ShapeSum(Local):
         self._train = ctx.schedule.partition.train
 
     def of_rows(self, features: Columns, rows: Tensor) -> Tensor:  # noqa: ARG002  # the interface's
-        """Numbers of rows, int64 (rows,) -> float32 (rows, scores)."""
+        """Row numbers, int64 (rows,) -> float32 (rows, scores)."""
         return torch.from_numpy(self.bins.scores(self.values, rows)).float()
 
     def parts(self, rows: Tensor) -> Floats:
@@ -178,9 +177,9 @@ class ShapeSum(Local):
     def reasons(
         self, rows: Tensor, most: int = REASONS, reference: Reference = "mean", score: int = 0
     ) -> list[list[Reason]]:
-        """The columns and pairs that lower the points of each row most, against the mean or the best of their values.
+        """The columns and pairs that lower a row's points most, compared with their mean or best.
 
-        Returns for each row at most `most` of them, with what they lower it by: a number below 0, the lowest first.
+        Returns for each row at most `most` of them and their contributions below 0, lowest first.
         """
         parts = self.parts(rows)[:, :, score]
         if reference == "best":
@@ -191,11 +190,10 @@ class ShapeSum(Local):
         return lowest(parts, self.names, most)
 
     def explained(self, ctx: ClientContext) -> dict[str, Any]:  # noqa: ARG002  # the interface's
-        """As of `Local`: `described`."""
         return {kind: sorted(each, key=lambda one: -one["importance"]) for kind, each in self.described().items()}
 
     def described(self) -> dict[str, Any]:
-        """Every shape function as JSON: what each bin adds to the scores, and which values are in it."""
+        """Every shape function as JSON: each bin's contribution to the scores, and its values."""
         return {"columns": list(self._columns()), "pairs": list(self._pairs())}
 
     def _columns(self) -> Iterator[dict[str, Any]]:
@@ -226,7 +224,7 @@ class ShapeSum(Local):
         return found
 
     def _shares(self, number: int) -> Floats:
-        """Of the training rows, by bin."""
+        """Shares of the training rows, by bin."""
         codes = self.bins.codes[self._train.numpy(), number]
         return np.bincount(codes, minlength=self.bins.counts[number]) / max(len(codes), 1)
 
@@ -237,7 +235,7 @@ _TINY = 1e-12  # Hessians of no rows: their gradients are 0 too
 
 
 class Shapes:
-    """Shape functions in the party's state, and the newest step, which is undone if the server does not count it."""
+    """Shape functions in the party's state, and the newest step, which is undone unless the server counts it."""
 
     def __init__(self, ctx: ClientContext, bins: int, scores: int) -> None:
         self.values = ctx.state.keep("shapes", lambda: torch.zeros(bins, scores, dtype=torch.float64))
@@ -246,7 +244,7 @@ class Shapes:
 
     @property
     def settled(self) -> bool:
-        """False if it is not known yet whether the newest step counts."""
+        """False while it is unknown whether the newest step counts."""
         return self._rounds["counted"] == self._rounds["taken"]
 
     def take(self, round: int, step: Floats) -> None:
@@ -256,9 +254,9 @@ class Shapes:
         self._rounds["taken"] = round
 
     def settle(self, round: int) -> None:
-        """Keeps or undoes the newest step: `round` is the newest of which the server has counted it; 0 for none.
+        """Keeps or undoes the newest step; `round` is the newest that the server has counted, 0 for none.
 
-        Raises ContractError if the server counts another than there was.
+        Raises ContractError if the server counts a step that was not taken.
         """
         if round not in self._rounds.values():
             expected = " or ".join(map(str, sorted(set(self._rounds.values()))))
@@ -270,9 +268,7 @@ class Shapes:
 
 
 class Growth:
-    """Steps of the shape functions of a table's columns. Raises ConfigError if a direction is of a column that is not
-    there, or of words.
-    """
+    """Steps of the shape functions of a table's columns. Raises ConfigError as `directions`."""
 
     def __init__(self, ctx: ClientContext, bins: ShapeBins, cfg: Config) -> None:
         self._cfg, self._columns = cfg, bins.table.columns
@@ -282,7 +278,7 @@ class Growth:
         self._paired = [not self._directions.keys() & set(pair) for pair in bins.pairs]
 
     def step(self, values: Floats, gradients: Floats, hessians: Floats, rate: float) -> Floats:
-        """The next step of every bin in multiples of STEP, (bins, scores). Arguments likewise."""
+        """The next step of every bin in multiples of STEP; arguments and result (bins, scores)."""
         wanted = -gradients / np.maximum(hessians + self._cfg.l2, _TINY)
         self._smooth(wanted, gradients, hessians)
         self._pair(wanted, gradients, hessians)
@@ -300,7 +296,7 @@ class Growth:
         return slice(self._first[column], self._first[column] + self._columns[column].values)
 
     def _pair(self, wanted: Floats, gradients: Floats, hessians: Floats) -> None:
-        """Leaves a step to the pairs that gain most by one, and none to columns with a direction."""
+        """Keeps the steps of the pairs that gain most, and none of columns with a direction."""
         starts, gains = self._first[len(self._columns) :], list[float]()
         for allowed, (first, last) in zip(self._paired, pairwise(starts), strict=True):
             g, weights = gradients[first:last], hessians[first:last] + self._cfg.l2 + _OF_PAIRS
@@ -312,7 +308,7 @@ class Growth:
                 wanted[starts[pair] : starts[pair + 1]] = 0
 
     def _smooth(self, wanted: Floats, gradients: Floats, hessians: Floats) -> None:
-        """Gives the bins of a run of numbers one step."""
+        """Replaces the steps of each run of number bins by one step."""
         if not self._ordered:
             return
         places = [self._numbers(column) for column in self._ordered]
@@ -328,9 +324,9 @@ class Growth:
 
 
 def runs(g: Floats, h: Floats, counts: NDArray[np.integer], cfg: Config) -> Floats:
-    """One step for every run of neighbouring bins, of each column by itself.
+    """One step per run of neighbouring bins, for each column.
 
-    `g` and `h` are sums over the bins of columns, (columns, bins), with zeros from each one's count on.
+    `g` and `h` are sums over the columns' bins, (columns, bins), with zeros beyond a column's count.
     """
     zero = np.zeros((len(g), 1))
     sums, weights = (np.concatenate([zero, np.cumsum(each, axis=1)], axis=1) for each in (g, h))

@@ -1,4 +1,4 @@
-"""A party's sums over its own matrix, of vectors that the server encrypts; and those that the server returns to it."""
+"""A party's sums of the server's encrypted vectors over its own matrix, and those that the server returns to it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PartySums:
 
     Args:
         matrix: M, over the training rows.
-        encrypted: False if vectors travel as they are.
+        encrypted: False if vectors travel in the clear.
         weight: the largest magnitude of an entry of M.
 
     Attributes:
@@ -59,7 +59,9 @@ class PartySums:
         self.public: Public
 
     async def open(self, round: int, counts: Sequence[int], kinds: Sequence[int]) -> bool:
-        """1 and 2, in the session's first round; False if the server has moved on. Arguments as of `BinCounts`."""
+        """Steps 1 and 2, in the session's first round; False if the server has moved on. Arguments as for
+        `BinCounts`.
+        """
         if self._holder is not None:
             return True
         ctx = self._ctx
@@ -84,9 +86,9 @@ class PartySums:
         return True
 
     async def add_up(self, round: int, masks: Masks, look: Callable[[Whole], object] | None = None) -> Answer | None:
-        """Receives the vectors of a level, and adds them up over the bins; None if the server has moved on.
+        """Receives a level's vectors, and sums them over the bins; None if the server has moved on.
 
-        `look` is shown what the server sends, int64 (rows, vectors), block by block.
+        `look` is called with each block of the server's values, int64 (rows, vectors).
         """
         assert self._holder is not None  # opened before
         answer, count = self._holder.begin(masks.d.numpy().view(np.uint64)), masks.d.shape[1]
@@ -104,12 +106,12 @@ class PartySums:
         return answer
 
     def rounded(self, words: Words) -> Whole:
-        """M m of words Δ M m + error, int64 in their shape. Raises InputError if they are of other sums."""
+        """M m from words Δ M m + error, int64 of their shape. Raises InputError if they belong to other sums."""
         return rounded(self.size, words) if self._encrypted else words.view(np.int64)
 
 
 class OwnSums:
-    """One session's sums over the party's own matrix. Arguments as of `PartySums`."""
+    """One session's sums over the party's own matrix. Arguments as for `PartySums`."""
 
     def __init__(
         self, ctx: ClientContext, server: Link, matrix: PartyMatrix, *, encrypted: bool = True, weight: int = 1
@@ -125,9 +127,9 @@ class OwnSums:
         return self._opened
 
     async def sums(self, round: int, count: int, level: int = 0) -> tuple[np.ndarray, float] | None:
-        """Sums of the server's next vectors over the matrix, float64 (bins, count), and the factor of the steps.
+        """Sums of the server's next vectors over the matrix, float64 (bins, count), and the step length's factor.
 
-        `level` tells apart the sums of a round.
+        `level` distinguishes the sums of a round.
         """
         masks = await self._masks(round, level, count)
         if masks is None or (answer := await self._sums.add_up(round, masks)) is None:

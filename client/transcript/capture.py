@@ -56,7 +56,7 @@ class Captured:
 
 
 class Capture:
-    """Captures one session, with this random number, at a party; the schedule gives a round's epoch."""
+    """Captures one session, given its random number, at a party; the schedule gives a round's epoch."""
 
     def __init__(
         self, folder: Path, config: CaptureConfig, federation: FederationConfig, schedule: Schedule, session: int = 1

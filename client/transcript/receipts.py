@@ -1,9 +1,9 @@
 """Receipts for boxes that parties send each other through the server: the sender learns which of them arrived.
 
-A sender notes every box that it sends; a receiver notes every box that it received, and every exchange that brought it
-none. The receiver's next statement (client/transcript/statement.py) lists the exchanges that it took part in, with the
-senders whose boxes it got, and for every sender a chain of MACs over these boxes under a key of the pair. The sender
-compares. An exchange that the receiver does not list was skipped: it was late, or its connection was.
+A sender notes every box that it sends, a receiver every box that arrives and every exchange that brought none. The
+receiver's next statement (client/transcript/statement.py) lists its exchanges with the senders whose boxes arrived, and
+for every sender a chain of MACs over these boxes under the pair's key. The sender compares. The receiver skipped an
+exchange that it does not list: it or its connection was late.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SELECTIVE = (
 
 
 class Receipts:
-    """One party's books of a session; `names` are all parties in the roster's order. Without keys nothing is noted."""
+    """One party's receipts of a session; `names` are all parties in roster order. Without keys nothing is noted."""
 
     def __init__(self, name: str = "", names: tuple[str, ...] = ()) -> None:
         self._name, self._names = name, names
@@ -42,7 +42,7 @@ class Receipts:
         self._arrived: dict[_Exchange, dict[str, bool]] = {}
 
     def use(self, keys: Mapping[str, bytes]) -> None:
-        """Begins the books with the key of every pair, by the other party."""
+        """Begins with the pairwise key of every other party."""
         self._keys = keys
 
     def sent(self, to: str, round: int, stage: int | str, box: bytes | memoryview) -> None:
@@ -51,7 +51,7 @@ class Receipts:
             self._sent.setdefault((round, str(stage)), {})[to] = _digest(box)
 
     def received(self, sender: str, round: int, stage: int | str, box: bytes | memoryview | None) -> None:
-        """Notes another party's box, or with None that an exchange came without a usable one."""
+        """Notes another party's box, or None if an exchange brought no usable one."""
         if self._keys:
             self._received.setdefault((round, str(stage)), {})[sender] = None if box is None else _digest(box)
 
@@ -74,10 +74,10 @@ class Receipts:
         return {"exchanges": exchanges, "boxes": chains}
 
     def compare(self, other: str, stated: Mapping[str, Any]) -> list[TranscriptError]:
-        """Compares what another party states to have received with what we sent to it. Returns boxes that the server
-        has passed on to some parties but not to this one.
+        """Compares another party's receipts with what we sent it. Returns errors for boxes that the server has passed
+        on to some parties but not to this one.
 
-        Raises TranscriptError if it states a box that we did not send, or another than we sent; ValueError if it is
+        Raises TranscriptError if the party states a box that we did not send, or a different one; ValueError if
         malformed.
         """
         exchanges = [_exchange(entry) for entry in _list(stated.get("exchanges", []))]

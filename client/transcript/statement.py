@@ -1,6 +1,6 @@
 """The body of a party's statement: what it was told at the beginning of the session, and in a window of rounds.
 
-Statements of other parties are compared with the own record.
+Other parties' statements are compared with its own record.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class WindowStatement:
     """One statement.
 
     Args:
-        number: of the party's statements in the session, from 0.
+        number: the statement's, from 0 in each session.
         final: True at the end of the party's side.
         told: parts of the beginning of the session (common/crypto/sealing.py).
-        last: rounds up to this one are covered, from the end of the statement before.
+        last: the last round covered, from the previous statement's on.
         opened: the covered rounds that the server has opened, as (first, last) of every gapless range.
-        entries: name -> round -> salted hash, hex, of every item received since the statement before.
-        receipts: of boxes (client/transcript/receipts.py).
+        entries: name -> round -> salted hash, hex, of every item since the previous statement.
+        receipts: as in client/transcript/receipts.py.
         salt: sealed boxes by party, hex, with the secret that salts the hashes; sent once, by the first party.
     """
 
@@ -135,8 +135,8 @@ _MOST = 20_000  # hashes of one party that wait for ours
 
 @dataclass
 class OwnRecord:
-    """What we were told, as far as we have stated it: `entries` by (name, round), the salted hashes, and the rounds
-    that the server has `opened` here, ascending.
+    """What we were told and have stated: `entries`, the salted hashes by (name, round), and the rounds that the server
+    has `opened` here, ascending.
     """
 
     entries: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -173,7 +173,7 @@ class OtherParties:
         return self.names[0]
 
     def part(self, names: Collection[str]) -> OtherParties:
-        """Takes some of the parties out: these have stated something else, or first."""
+        """Splits off parties whose next statement differs or came first."""
         self.names = [name for name in self.names if name not in names]
         parted = deepcopy(self)
         parted.names = list(names)
@@ -197,7 +197,7 @@ class OtherParties:
         self._saves.clear()
 
     def compare(self, ours: OwnRecord, *, in_step: bool) -> None:
-        """Compares the entries that both have. Raises TranscriptError, which names the round, if something differs.
+        """Compares common entries. Raises TranscriptError, which names the round, if something differs.
 
         If `in_step`, no party misses a round: then both must have opened and saved the same rounds.
         """

@@ -1,7 +1,7 @@
 """A party's transcript of a session: statements to all other parties, and the comparison with theirs.
 
-It has a hash of everything that the server should tell all parties alike, round by round. Statements travel beside the
-rounds, and nothing waits for them before the end of the session (docs/transcript.md).
+It hashes everything that the server should tell all parties alike, round by round. Statements travel beside the rounds,
+and nothing waits for them before the end of the session (docs/transcript.md).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WITHHELD = "the server withholds it, or {other} has not sent it: ask {other}'s 
 
 
 def always_in_step(federation: FederationConfig, contract: Contract[Any]) -> bool:
-    """True if every party answers in every round, so that none misses what another is told."""
+    """True if every party answers in every round, so that all are told the same."""
     waits = federation.quorum.need == "all" and federation.absence == "rollback" and federation.participation == 1
     return contract.in_step and waits and not federation.protocol.asynchronous
 
@@ -55,8 +55,8 @@ class PartyTranscript:
     """One session's transcript.
 
     Args:
-        identity: signs; None on loopback without TLS: nothing is signed then.
-        there: the parties that take part; the whole roster by default.
+        identity: signs; None on loopback without TLS, where nothing is signed.
+        there: the participants; the whole roster by default.
         report: called with every finding: (error, True if it ends the run).
     """
 
@@ -126,8 +126,9 @@ class PartyTranscript:
         self._flush_if_due()
 
     async def conclude(self, gone: Callable[[], bool]) -> None:
-        """States the end of this side, and waits up to `timeouts.answer` until all others have stated theirs. Raises
-        TranscriptError if something differs, or the server has not relayed a statement.
+        """States the end of this side, and waits up to `timeouts.answer` for all others' last statements.
+
+        Raises TranscriptError if something differs, or the server has not relayed a statement.
         """
         if not self._others:
             return
@@ -158,8 +159,10 @@ class PartyTranscript:
                 continue
 
     def _note(self, item: Item) -> None:
-        """Notes an item, and states the window that it ends. Raises ContractError if a second item like this came: we
-        would act on the first, and state the second.
+        """Notes an item, and states the window that it ends.
+
+        Raises ContractError for a second item of the same kind and round: we would act on the first, and state the
+        second.
         """
         if isinstance(item, Message) and type(item).__name__ == _RING and self._keys is None:
             self._salt = None
@@ -227,10 +230,10 @@ class PartyTranscript:
         self._send(Statement("", body, self._signer.certificate, signature))
 
     def _hear(self, relayed: Relayed) -> None:
-        """Takes statements. Parties whose statements have been equal so far, and still are, are compared together.
+        """Takes statements. Parties whose statements are equal so far are compared together.
 
-        Raises ContractError if the server says of a statement not whose it is, or not who has signed it;
-        TranscriptError if a statement differs, or is no party's.
+        Raises ContractError if the server does not say whose a statement is or who signed it, TranscriptError if a
+        statement differs or is no party's.
         """
         try:
             statements = relayed.statements()
@@ -269,7 +272,7 @@ class PartyTranscript:
         self._changed.set()
 
     def _join(self) -> None:
-        """Makes one of parties that have stated the same, but not in the same frame."""
+        """Joins parties that have stated the same in different frames."""
         joined: list[OtherParties] = []
         for other in self._groups:
             if (same := next((one for one in joined if one == other), None)) is None:
@@ -331,7 +334,7 @@ class PartyTranscript:
             raise self._unusable(other, f"one that was altered ({forged})") from None
 
     def _refuse_other_beginning(self, other: OtherParties, stated: WindowStatement) -> None:
-        """Compares the beginnings. A party that came back has a newer session, and its own round."""
+        """Compares the beginnings. A party that came back has a newer session and its own round."""
         told, own = stated.told, self._told
         common = tuple(part for part in own if part != "offers" or (own[part] and told.get(part)))
         session = told.get("session")
