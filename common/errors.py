@@ -100,7 +100,7 @@ class ContractError(PeerError):
         party: its sender.
         kind: the message's kind, as its contract names it.
         field: the field at fault, or "" for the whole message.
-        expected: value that the contract allows.
+        expected: what the contract allows.
     """
 
     telling = None
@@ -113,7 +113,7 @@ class ContractError(PeerError):
 
 
 class FloodError(ContractError):
-    """A peer sends so much that is of no use that others wait for it to be read: it is cut off for the session."""
+    """A peer sends so many useless messages that others have to wait: it is cut off for the session."""
 
 
 class RefusedError(PeerError):
@@ -186,12 +186,12 @@ class TrainingDiverged(ColonnadeError):
     Args:
         member: the member whose numbers grew first, or `server`.
         reason: what grew, and since when.
-        round: in which it was found.
+        round: the round in which it was found.
         members: all members whose numbers grew in the same round; empty for `member` alone.
         shared: text that other members may read.
 
     Attributes:
-        advice: what to do about it, for all members.
+        advice: the remedy, for all members.
         sound: round of the newest checkpoint from before the growth; 0 if there is none.
     """
 
@@ -229,7 +229,7 @@ def declared(error: BaseException) -> tuple[str, str]:
 
 
 def remedy(error: BaseException) -> str:
-    """What to do about an error, for the member that it happened to; "" if nobody knows."""
+    """The remedy of an error, for the member that it happened to; "" if unknown."""
     if isinstance(error, ColonnadeError):
         return error.hint or (error.advice if isinstance(error, TrainingDiverged) else "")
     return "this is a fault of Colonnade: --debug shows where"

@@ -67,7 +67,7 @@ def new_place(module: str) -> str | None:
 
 
 class MovedModules:
-    """A finder and loader: imports a module by its old name as the one that it is now; there are never two of it.
+    """A finder and loader that imports a module by its old name as the new one, so that it exists only once.
 
     It derives from no class of `importlib.abc`, whose import takes as long as all of `import colonnade`.
     """
@@ -84,7 +84,7 @@ class MovedModules:
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """It has been executed under its new name; the import system has only put the old spec on it."""
+        """Does nothing: the module was executed under its new name, and only got the old spec."""
         assert module.__spec__ is not None
         module.__spec__ = module.__spec__.loader_state
 

@@ -13,7 +13,7 @@ _ADDRESSES = re.compile(r"(?<=[a-z])(:)(?=//)|(?<=www)(\.)|(?<=\S)(@)(?=\S)|(?<=
 
 
 def escaped(text: str, longest: int = LONGEST) -> str:
-    r"""Escapes every character that a terminal does not print as it is, and cuts the text to a length.
+    r"""Escapes every character that a terminal does not print literally, and cuts the text to a length.
 
     Everything else is written as Python writes it (`\x1b`, `\u202e`): control characters (C0, C1, DEL), line ends,
     characters that change the direction of writing or are invisible, and halves of surrogate pairs.

@@ -83,7 +83,7 @@ class LagrangeCode(CodeParameters):
         """ψ(β_1) .. ψ(β_K), int64 (K, ...), from the first R responses.
 
         Args:
-            senders: of the responses, as indices 0 .. N - 1 of their α, in any order.
+            senders: the responses' indices 0 .. N - 1 of their α, in any order.
             answers: ψ(α) of each, elements (R or more, ...).
         """
         self._check_senders(senders, answers)
@@ -109,7 +109,7 @@ class LagrangeCode(CodeParameters):
         """Shares of a polynomial of degree R - 1 that is zero at β_1 .. β_K: r(x) Π_k (x - β_k).
 
         Args:
-            coefficients: of r, uniform elements (R - K, ...), never used before.
+            coefficients: r's, uniform elements (R - K, ...), never used before.
 
         Returns:
             Its values at α_1 .. α_N, int64 (N, ...): added to the responses, they change no sum.
@@ -187,7 +187,7 @@ class Block:
 
     Args:
         positions: among all coded rows, int64 (coded,).
-        rows: the real rows that they stand for, int64 (K * coded,) in segment order, NOTHING for padding.
+        rows: the real rows, int64 (K * coded,) in segment order, NOTHING for padding.
     """
 
     positions: Tensor

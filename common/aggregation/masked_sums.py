@@ -93,7 +93,7 @@ def check_blinded(federation: FederationConfig) -> None:
 
 
 def _check_recovery(federation: FederationConfig) -> None:
-    """Rejects recovery where no party can be missing, or where a liar could have both keys of a party opened."""
+    """Rejects recovery where no party can be missing, or where a lying server could open both keys of a party."""
     recovery, parties, need = federation.blinding.recovery, len(federation.parties), federation.quorum.need
     threshold, where = federation.blinding.threshold(parties), f"federation.blinding.recovery = {recovery}"
     if not threshold:
@@ -119,7 +119,7 @@ def _check_recovery(federation: FederationConfig) -> None:
 
 
 def _check_once(federation: FederationConfig) -> None:
-    """Rejects shared noise (`privacy.once`) where a sum may have less of it than promised."""
+    """Rejects shared noise (`privacy.once`) where a sum may have less noise than promised."""
     if federation.privacy is None or (once := federation.privacy.once) is None:
         return
     fewest, where = federation.fewest_summed, "federation.privacy.once"

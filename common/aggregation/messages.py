@@ -121,8 +121,8 @@ class SealedShares(PartyMessage):
     """Party to server: shares of its secrets of 32 rounds, of which `round` is the first, and its keys under them.
 
     Args:
-        shares: of b and e of every round for every party in the roster's order, each under a pad.
-        pair_keys: of every round with every party, under e; zeros in its own place.
+        shares: shares of b and e of every round, for every party in roster order, each under a pad.
+        pair_keys: keys of every round with every party, under e; zeros in its own place.
     """
 
     shares: Annotated[

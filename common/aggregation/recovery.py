@@ -2,15 +2,14 @@
 
 Source: Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning" (2017), Sections 4, 6.
 In each round party k has two secrets that any t parties can open together: b_k, of its own mask, and e_k, which
-encrypts its keys with all others, stored at the server. b_k is opened for parties that delivered, e_k for those that
-vanished.
+encrypts its keys with all others, stored at the server. b_k is opened for parties whose words arrived, e_k for those
+that vanished.
 
     ahead     party k    shares of b_k and e_k of 32 rounds, each under a pad, and its keys under e_k   -> server
-    round t   party k    [v_k], the words under the masks of its pairs and its own; proofs of S         -> server
-              server     if some of S have not: U, the parties whose words arrived                      -> all of U
-              party k    a proof for each other party that it was told this U                           -> server
-              server     the proofs of S or of U                                                        -> all of it
-              party k    the pads of its shares: of b_j for j in U, of e_j for the others               -> server
+    round t   party k    [v_k], the words under the masks of its pairs and its own; proofs of S         -> server server
+    if some of S have not: U, the parties whose words arrived                      -> all of U party k    a proof for
+    each other party that it was told this U                           -> server server     the proofs of S or of U
+    -> all of it party k    the pads of its shares: of b_j for j in U, of e_j for the others               -> server
 
 The paper's parties draw a pair of keys for a Diffie-Hellman agreement and share the private one. Here the key of a pair
 in a round is HMAC(key of the pair, round), which costs no exponentiation and reveals nothing about other rounds. The
@@ -25,11 +24,11 @@ Only stage 0 of a round is recovered. Masks of evaluations use the session's key
 evaluation has the same rows, and sums over other sets would reveal what the absent party sent for all of them.
 
 **Wrong shares.** More shares than the threshold form an error-correcting code, which names their senders. All shares of
-one secret are values of one polynomial of degree below t. Of m shares, up to (m - t) / 2 wrong ones are
-located (Berlekamp and Welch: Q(x) = y E(x) at every share, with E monic and zero at the wrong ones, deg Q < t + deg E);
-up to m - t are noticed. A share is wrong because its owner dealt it so or its holder opened it so. A single liar is
-among those named, and is named alone if it lies about two or more shares that can be located. Two parties that lie
-together can put the blame for a third party's share on its owner.
+one secret are values of one polynomial of degree below t. Of m shares, up to (m - t) / 2 wrong ones are located
+(Berlekamp and Welch: Q(x) = y E(x) at every share, with E monic and zero at the wrong ones, deg Q < t + deg E); up to m
+- t are noticed. A share is wrong because its owner dealt it so or its holder opened it so. A single liar is among those
+named, and is named alone if it lies about two or more shares that can be located. Two parties that lie together can put
+the blame for a third party's share on its owner.
 
 Keys are shared t of n: any t shares give the secret, and t - 1 reveal nothing about it. Source: Shamir, "How to share a
 secret" (1979). A polynomial of degree t - 1 over F_p takes the secret at 0, and its other coefficients are uniform;
@@ -206,8 +205,8 @@ class SharedKeys:
             laid: over whom the words were masked.
             summed: whose words arrived, as all of them have confirmed.
 
-        Raises BlindError for this round or an earlier one than the newest opened, and for a sum over too few parties,
-        over parties outside `laid`, or without us.
+        Raises BlindError for a round not after the newest opened, and for a sum over too few parties, over parties
+        outside `laid`, or without us.
         """
         wrong = self._objection(round, set(laid), set(summed))
         if wrong:
@@ -252,8 +251,8 @@ class Recovered:
     """Keys of the masks that do not cancel in a sum.
 
     Args:
-        own: of the own masks of those whose words arrived.
-        pairs: of pairs (arrived, vanished).
+        own: keys of the own masks of parties whose words arrived.
+        pairs: keys by (arrived, vanished) party.
         unchecked: who opened the shares, if exactly t did: t shares always fit together, so they cannot be checked.
     """
 
@@ -273,8 +272,8 @@ def recover(
     """The keys that t parties have opened, server side.
 
     Args:
-        dealt: the round's block, of all parties in `laid`.
-        opened: of t parties or more, by party, all of one round.
+        dealt: the round's shares, of all parties in `laid`.
+        opened: openings of at least t parties, all of one round.
         laid: over whom the words were masked.
         summed: whose words arrived.
 
@@ -331,8 +330,8 @@ def check_shares(sharing: Sharing, places: Mapping[str, int], owners: Sequence[s
     """Refuses shares that no polynomial explains, and names the parties that can be the cause.
 
     Args:
-        places: of the holders, 0 .. n - 1.
-        owners: of the secrets.
+        places: the holders' places, 0 .. n - 1.
+        owners: the secrets' owners.
         shares: elements, int64 (holders, owners, elements). Exactly t shares of a secret always fit together.
     """
     fits = sharing.fit(list(places.values()), shares)

@@ -1,11 +1,11 @@
-"""What a sum is over: the rows and all else that selects what a party contributes, as the party itself knows it.
+"""What a sum is over: the rows and everything else that selects a party's contribution, as the party itself knows it.
 
 The masks of a sum, the proofs of its set and the boxes of its shares are bound to this hash. If the server asks one
 party for other rows than the rest, the masks do not cancel and the sum is noise, so that no two sums differ by one
-party's values for rows of the server's choice. Each party computes the hash from what it was asked; it never travels.
+party's values for rows of the server's choice. Each party computes the hash from its own requests; it never travels.
 
     training, evaluations   purpose, row numbers of the batch or block, from the agreed schedule
-    predictions             purpose, row numbers and options of the request, and the hash of the request before
+    predictions             purpose, row numbers and options of the request, and the previous request's hash
 
 Row numbers mean the same rows at all parties: `rows_known` is in the keys of every pair (common/crypto/sealing.py).
 """
@@ -26,8 +26,8 @@ def subject(purpose: str, rows: Tensor, *said: int | str, before: bytes = b"") -
 
     Args:
         rows: row numbers in the order of the summed matrix, int64 (rows,).
-        said: whatever else was told that selects values.
-        before: hash of the sum before, where parties take part in all.
+        said: everything else in the request that selects values.
+        before: hash of the previous sum, where parties take part in all.
     """
     found = sha256(json.dumps(["colonnade sum", purpose, len(rows), before.hex(), *said]).encode())
     found.update(rows.detach().cpu().to(torch.int64).numpy().astype("<i8").tobytes())

@@ -82,7 +82,7 @@ class PledgeBook:
 
     Attributes:
         seat: the party's place among the members.
-        digests: of all members' lists, by stage, the server first.
+        digests: all members' lists by stage, the server's first.
         keys: what the parties pledged with their own lists; empty for the server.
     """
 
@@ -108,8 +108,8 @@ class PledgeBook:
         """Checks the pledges of the next stage, and keeps them.
 
         Args:
-            stage: the stage that is entered; after the last one, digests are of the places of planted keys.
-            digests: of all members, the server first.
+            stage: the stage entered; after the last one, digests are those of the planted keys' places.
+            digests: all members', the server's first.
             certificates: likewise, PEM, in the first stage.
             signatures: likewise; the server's is empty, since it speaks for itself.
             more: what else each pledge is bound to.
@@ -195,7 +195,7 @@ def refuse_missing(found: int, planted: int) -> None:
 
 
 def without_planted(found: Tensor, rows: int, planted: int) -> tuple[Tensor, bytes]:
-    """The own common rows, int64 (common,), and 32 bytes that are equal at all members if their orders are.
+    """The member's own common rows, int64 (common,), and 32 bytes that are equal at all members if their orders are.
 
     Args:
         found: rows of the table with planted keys, each once, int64 (common + planted,).

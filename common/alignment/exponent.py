@@ -46,7 +46,7 @@ class RaisedElements:
 
     Attributes:
         raised: number of elements that had to be raised.
-        full: why the disk took no more of them; "" while it does.
+        full: why the disk took no more elements; "" while it does.
     """
 
     def __init__(self, path: Path, secret: bytes) -> None:
@@ -242,7 +242,7 @@ class _Journal:
             yield np.frombuffer(chunk, np.uint8)[_COUNT:].reshape(-1, _RECORD)
 
     def close(self) -> None:
-        """Removes it."""
+        """Removes the journal."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
@@ -287,7 +287,7 @@ class Exponent:
         return self._known.get(_OWN + tag, keys, lambda new: self._raising.keys(self._secret, new, tag))
 
     def elements(self, elements: bytes) -> bytes:
-        """Raises concatenated elements. Raises InputError: one is not an element, or has small order."""
+        """Raises concatenated elements to the secret. Raises InputError if one is no element or has small order."""
         return self._raised(_FORTH, self._secret, elements)
 
     def take_back(self, elements: bytes) -> bytes:

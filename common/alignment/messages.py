@@ -37,7 +37,7 @@ class Held(PartyMessage):
     """Party to server, first message: the identity of the alignment that it keeps and would use again, "" for none.
 
     Args:
-        nonce: its part of the identity of a new alignment, and of what all parties sign if a kept one is used.
+        nonce: its part of a new alignment's identity, and of the statement about a kept one.
     """
 
     identity: str
@@ -49,10 +49,10 @@ class Offers(ServerMessage):
     """Server to party: the identity of the alignment that all members hold, "" if there is none: rows are aligned anew.
 
     Args:
-        number: of this run's or prediction's alignment, if a kept one is used.
+        number: this run's or prediction's alignment, if a kept one is used.
         rows: number of rows of the kept alignment that are used. Unless it is all, their positions follow.
         others: keys of the server that the kept alignment lacks, and that are aligned next.
-        nonces: of all members, the server first, then the parties in the roster's order.
+        nonces: all members', the server's first, then the parties' in roster order.
     """
 
     identity: str
@@ -114,7 +114,7 @@ class Pledge(PartyMessage):
     In the first stage one for every block of its own list, as it is raised: empty but for the last.
 
     Args:
-        digest: of all elements in ascending order.
+        digest: over all elements in ascending order.
         certificate: PEM, in the first stage; empty on loopback without TLS.
         signature: ECDSA over `PledgeTerms.content`; empty likewise.
         keys: with proofs, in the first stage, what they and sealed lists refer to; else empty.
@@ -132,7 +132,7 @@ class Pledges(ServerMessage):
 
     Args:
         certificates, signatures: as in `Statements`.
-        keys: with proofs, in the first stage, the parties' in the roster's order, else of no bytes.
+        keys: with proofs, in the first stage, the parties' in roster order; else empty.
     """
 
     digests: Annotated[Tensor, TensorSpec("members", "digest", dtype=torch.uint8)]
@@ -158,8 +158,8 @@ class Proved(PartyMessage, ServerMessage):
 class Points(PartyMessage, ServerMessage):
     """A block of a list of keys, hashed to the curve and raised to at least one secret; empty after the list's end.
 
-    Party to server: of the list that it has raised and shuffled. Server to party: of the list that it is to raise;
-    empty in the last stage, where it requests the next block, so that lists are not queued.
+    Party to server: from the list that it has raised and shuffled. Server to party: from the list to raise; empty in
+    the last stage, where it requests the next block, so that lists are not queued.
 
     Args:
         points: u-coordinates on curve25519.
@@ -180,8 +180,8 @@ class Common(ServerMessage):
 class Positions(PartyMessage, ServerMessage):
     """A block of positions of the common keys in a list, in the common order.
 
-    Server to party: in the list as the party passed it on. Party to server: in the list as it received it; empty in the
-    last stage, where it requests the next block.
+    Server to party: positions in the list as the party passed it on. Party to server: in the list as it received it;
+    empty in the last stage, where the server requests the next block.
     """
 
     positions: Annotated[MaskedTensor, TensorSpec("keys", dtype=torch.int64)]

@@ -53,7 +53,7 @@ class ProofTerms:
     """Context of the proofs of an alignment, once all members have pledged their own lists.
 
     Args:
-        digests: of all members' lists, by stage, the server first; grows with every stage.
+        digests: all members' lists by stage, the server's first; grows with every stage.
         keys: KEYS bytes of every party; empty for the server.
     """
 

@@ -142,7 +142,7 @@ class PsiMember:
         return to_numbers(self._orders.pick(self._starts[owner] + positions.numpy()))
 
     def next_positions(self, owner: int, places: Tensor) -> MaskedTensor:
-        """The part of `undo`'s result to send on: empty for our own list, whose places are our rows."""
+        """The part of `undo`'s result to send on: empty for our own list, whose positions are our rows."""
         return MaskedTensor(places[:0] if owner == self.seat else places, SHUFFLED)
 
     @property
@@ -205,7 +205,7 @@ def about(tag: bytes, ring: PsiRing, keys: RowKeys, nonces: Sequence[bytes] = ()
     """Digest of a member's inputs to an alignment: any change gives other secrets.
 
     Args:
-        nonces: of all members, if an attempt may not be repeated with the same secrets.
+        nonces: all members', if an attempt may not be repeated with the same secrets.
     """
     return b"".join([tag, keys.digest, *(size.to_bytes(8) for size in ring.sizes), *nonces])
 

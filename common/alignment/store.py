@@ -294,8 +294,8 @@ def statement(
 ) -> bytes:
     """The signed content with which a party states, in a session of these members, that it holds an alignment.
 
-    Every verifier has drawn one of the nonces for this agreement, so a statement made in another agreement (even with
-    the same session number) or for other members is not valid.
+    Every verifier draws one of the nonces for this agreement, so a statement from another agreement (even with the same
+    session number) or for other members is invalid.
 
     Args:
         federation: the agreed section, with the present parties and their fingerprints.
@@ -390,7 +390,7 @@ def rows_of_run(
     Args:
         ids: the table's keys today.
 
-    Raises CheckpointError if row numbers are missing, DataError if keys are others than in training.
+    Raises CheckpointError if row numbers are missing, DataError if the keys differ from training's.
     """
     if federation.align == "none":
         return None

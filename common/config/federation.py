@@ -253,8 +253,8 @@ class FederationConfig(Section):
 
     @model_validator(mode="after")
     def _stop_by_default(self) -> FederationConfig:
-        """Drops the default early stop where there are no validation rows, where evaluations cost privacy, and where
-        the last round has the least loss.
+        """Drops the default early stop without validation rows, if evaluations cost privacy, or if the last round has
+        the least loss.
         """
         undesired = not self.rows.validation or self.privacy is not None or self.protocol.converges
         if "stop" not in self.model_fields_set and undesired:
@@ -318,8 +318,9 @@ class FederationConfig(Section):
         return dict(self._both_hashes()[0])
 
     def stated(self) -> dict[str, str]:
-        """`hashes` as a Hello states them: of all certificates one, and behind it two digits of each party's, which say
-        with few bytes which of them differ.
+        """`hashes` as a Hello states them: one hash of all certificates, followed by two digits of each party's.
+
+        The digits tell at little cost which certificates differ.
         """
         hashes = self._both_hashes()[0]
         pins = [found for key, found in hashes.items() if key.startswith(_PIN)]
@@ -328,8 +329,8 @@ class FederationConfig(Section):
         return {**others, PINS: whole + "".join(pin[:_DIGITS] for pin in pins)}
 
     def other_pins(self, theirs: str) -> list[str]:
-        """Keys of the certificates that differ from those that another member states under `PINS`, as far as its digits
-        say so; `PINS` if they do not.
+        """Keys of certificates that differ from those stated by another member under `PINS`; `PINS` if its digits do
+        not tell.
         """
         ours = self.stated()[PINS]
         digits = [each[_WHOLE:] for each in (ours, theirs)]

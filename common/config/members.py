@@ -74,7 +74,7 @@ _EXAMPLES = "for example `f1`, {by: cost, false_positive: 1, false_negative: 8},
 
 
 class DecideConfig(Section):
-    """The probability of the positive class from which a row is of it, chosen on the validation rows, or given.
+    """The probability threshold of the positive class, chosen on the validation rows, or given.
 
     Expands `f1`, `youden` and a number.
     """
@@ -134,7 +134,7 @@ def _on_loopback(value: Any) -> Any:
 
 
 def _without_momentum(value: Any) -> Any:
-    """Heads have no momentum by default, unlike local models."""
+    """Heads have no momentum by default, unlike bottom models."""
     if value == "sgd" or (isinstance(value, dict) and value.get("name", "sgd") == "sgd"):
         return {"momentum": 0.0, **(value if isinstance(value, dict) else {})}
     return value
@@ -199,7 +199,7 @@ class _WithColumns(Section):
 
     @model_validator(mode="after")
     def _tower_reads_columns(self) -> Self:
-        """Lets the columns know the tower that reads their texts or images: they are read before there is a model."""
+        """Tells the columns which tower reads their texts or images: they are read before a model exists."""
         if isinstance(self.model, PretrainedConfig) and isinstance(self.data, TableColumnsConfig):
             object.__setattr__(self, "data", self.data.read_by(self.model))
         return self

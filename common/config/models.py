@@ -43,8 +43,8 @@ LIBRARIES = ("timm", "transformers")
 
 
 class PretrainedConfig(Section):
-    """Frozen, its embeddings of a cell are columns of numbers, which a linear layer follows; with `tune` it is trained
-    with that layer.
+    """Frozen, its embeddings of a cell are columns of numbers, which enter a linear layer; with `tune` it is trained
+    too.
     """
 
     reads: ClassVar[Type]
@@ -237,12 +237,12 @@ class UserModule(BaseModel):
 
 
 def precision_of(model: object) -> str:
-    """The arithmetic of a model's layers; a user's argument of this name is the user's."""
+    """The arithmetic of a model's layers, unless a user's model has its own argument of this name."""
     return "float32" if isinstance(model, UserModule) else getattr(model, "precision", None) or "float32"
 
 
 def _not_plain(value: object, where: str) -> str:
-    """What a configuration cannot hold of an argument; "" if it can hold all of it."""
+    """Describes the part of an argument that a configuration file cannot hold; "" if there is none."""
     if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
         return ""
     if isinstance(value, list):
@@ -338,8 +338,8 @@ class ModelOutside(Extended):
 
 
 def _expand(value: object) -> object:
-    """The short form, `mlp` or `./tower.py:Tower`; a file may also stand in place of a name, and a name be followed by
-    an architecture, as in `timm/NAME`.
+    """Expands the short form, `mlp` or `./tower.py:Tower`, a file in place of a name, and `NAME/ARCHITECTURE`, as in
+    `timm/NAME`.
     """
     if isinstance(value, dict) and "file" not in value and _is_file(value.get("name")):
         return {"file" if key == "name" else key: below for key, below in value.items()}

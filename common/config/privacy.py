@@ -1,8 +1,8 @@
-"""`federation.privacy`: differential privacy of what the parties send, with a mechanism of three.
+"""`federation.privacy`: differential privacy of the parties' messages, by one of three mechanisms.
 
-gaussian   every message, clipped, with noise: a party's data as a whole (Xie et al. 2024, Section V)
-adaptive   every embedding, in a region, with noise: a row (VFL-AFE, Mi et al. 2023, Section 3)
-discrete   one code a row, and the encoder that makes it: a row
+gaussian   every message, clipped, with noise: a party's data as a whole (Xie et al. 2024, Section V) adaptive   every
+embedding, in a region, with noise: a row (VFL-AFE, Mi et al. 2023, Section 3) discrete   one code a row, and the
+encoder that makes it: a row
 
 `server.privacy`: differential privacy of the server's labels.
 """
@@ -30,10 +30,10 @@ LEAST_DELTA = 1e-9
 
 
 class OnceConfig(BaseModel):
-    """`federation.privacy.once`: the noise is in a blinded sum once, and not once for each party in it.
+    """`federation.privacy.once`: a blinded sum has the noise once, instead of once per party.
 
-    Every party adds its share, of sigma / sqrt(present - colluders), before its part is blinded: the sum over any
-    `present` parties less any `colluders` of them has at least the noise of sigma.
+    Every party adds noise of sigma / sqrt(present - colluders) before its part is blinded: the sum over any `present`
+    parties less any `colluders` of them has at least noise of sigma.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -55,9 +55,9 @@ class NoiseConfig(BaseModel):
     """Settings common to every mechanism of `federation.privacy`: noise and budget.
 
     Attributes:
-        protects: kind of exchange (common/contracts/contract.py) that the mechanism is for; "" for any.
-        unit: what it protects, one a row.
-        counts: noisy counts, which codes alone have.
+        protects: the exchange (common/contracts/contract.py) that the mechanism protects; "" for any.
+        unit: the protected value, one per row.
+        counts: noisy counts, only for codes.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -196,7 +196,7 @@ class StepsConfig(BaseModel):
         default=None,
         gt=0,
         le=1,
-        description="q, probability that a step draws a row, which nobody but the party learns; left out, steps are on "
+        description="q, probability that a step draws a row, known to the party alone; left out, steps are on "
         "the announced batch",
     )
     noise_multiplier: float | None = Field(
@@ -374,7 +374,7 @@ class DiscretePrivacyConfig(BaseModel):
     unbounded: ClassVar[str] = ""
 
     def training_cost(self, steps: int) -> float:  # noqa: ARG002
-        """One: a row is released once."""
+        """One: a row is released only once."""
         return 1.0
 
     @property
@@ -418,13 +418,11 @@ class DiscretePrivacyConfig(BaseModel):
         return self
 
     def count(self, classes: int, parties: int) -> int:
-        """k, as configured or by the rule: of as many codes as the released one is told from.
+        """k, as configured or by the rule: as many codes as a released set can still distinguish.
 
-        A class with two degrees of certainty if released sets are right often enough for as many codes, then a class,
-        then groups of classes, of which there are enough for the parties to name a class together.
-
-        Raises:
-            ConfigError: the configured number is neither a multiple of the classes nor fewer.
+        Two degrees of certainty per class if released sets are correct often enough for that many codes; else one code
+        per class; else groups of classes, enough for all parties together to identify a class. Raises ConfigError if
+        the configured number is neither a multiple of the classes nor below their number.
         """
         if self.codes is None:
             most = 1 + math.exp(min(self.of_held_out, 30.0)) / _SPREAD
@@ -444,7 +442,7 @@ AnyPrivacyConfig = NoisyPrivacyConfig | DiscretePrivacyConfig
 
 
 def number_of_codes(config: object, classes: int, parties: int) -> int:
-    """k of a federation; two for every class where its privacy section is none of this mechanism."""
+    """k of a federation; two per class unless the mechanism is discrete."""
     return config.count(classes, parties) if isinstance(config, DiscretePrivacyConfig) else 2 * classes
 
 

@@ -27,11 +27,11 @@ class Defaults:
     """Local settings for keys that a member's section leaves out. docs/defaults.md says how they were chosen.
 
     Args:
-        own_head: of a party's head, in protocols where it has one.
+        own_head: optimiser of a party's own head.
         model: a party's bottom model, as in YAML.
         joint: the server's head, likewise.
-        of_numbers: factor of all rates in a regression: slopes of the squared loss are unbounded, and small tables are
-            soon learned.
+        of_numbers: factor of all rates in a regression: gradients of the squared loss are unbounded, and small tables
+            are learned quickly.
     """
 
     optimiser: OptimiserConfig = PLAIN
@@ -55,24 +55,25 @@ def for_task(defaults: Defaults, task: str) -> Defaults:
 
 
 class ProtocolConfig(Section):
-    """Base of every protocol's config: its name, which selects the protocol, and what other code asks of the keys.
+    """Base of every protocol's config: its name, which selects the protocol, and properties that other code reads.
 
-    The properties answer from the keys that protocols call alike; a protocol that has none of them, or another name,
-    overrides the property. The keys may be properties too.
+    The properties read keys that several protocols share; a protocol with other keys overrides them. Keys may be
+    properties too.
 
     Attributes:
-        defaults: of the members' sections with this protocol.
+        defaults: for the members' sections with this protocol.
         active: True if the server holds columns of its own (`server.active`), as the active party.
-        optimisers: those that the protocol uses: a party's, that of a party's own head, the server's.
+        optimisers: which are used: a party's, that of a party's own head, the server's.
         few_rounds: True if a run of less than a hundred rounds is usual.
         full_batch: True if a round learns from all training rows, so that it is an epoch.
         converges: True if the server may end the run where another round would gain nothing.
         typed: True if parties learn from their tables before these are encoded, `ctx.table`.
-        whole: True if a party computes with all rows of its encoded table at once, and not with a batch.
+        whole: True if a party computes with all rows of its encoded table at once instead of batches.
         monotone: True if a party can say along which columns scores only rise or fall (`parties.NAME.monotone`).
         weighted: True if the loss may be Poisson's, and rows may have weights (`server.labels.weight`).
-        cards: True if the model is a scorecard: labels are counted as they are, and a party may set bins by hand.
-        ranks: True if a party computes its bottom model through `ctx.backprop` alone, so that it may have workers.
+        cards: True for a scorecard: labels are counted without noise, and a party may configure bins.
+        ranks: True if a party computes its bottom model only through `ctx.backprop`, so that it may have several
+            processes.
     """
 
     defaults: ClassVar[Defaults] = Defaults()
@@ -92,28 +93,28 @@ class ProtocolConfig(Section):
 
     @property
     def asynchronous(self) -> bool:
-        """True if parties take turns at their own pace: `arrivals`."""
+        """True if parties take turns at their own pace (key `arrivals`)."""
         return bool(self._key("arrivals", False))
 
     @property
     def blinded(self) -> bool:
-        """True if the server learns blinded sums over the parties and no party's own part: `aggregate`."""
+        """True if the server learns only blinded sums over the parties (key `aggregate`)."""
         return bool(self._key("aggregate", "clear") == "blinded")
 
     @property
     def cut_width(self) -> int | None:
-        """Width of every party's embedding: `embedding`; None without."""
+        """Width of every party's embedding (key `embedding`); None without one."""
         found: int | None = self._key("embedding", None)
         return found
 
     @property
     def head_name(self) -> str:
-        """Kind of the agreed head: `head`; "linear" without."""
+        """Kind of the agreed head (key `head`); "linear" without one."""
         return str(getattr(self._key("head", None), "name", "linear"))
 
     @property
     def penalty(self) -> float | None:
-        """rho of ADMM: `rho`; None where there is no z."""
+        """ADMM's rho (key `rho`); None without z."""
         found: float | None = self._key("rho", None)
         return found
 
@@ -136,7 +137,7 @@ class ProtocolConfig(Section):
         return getattr(self, key, otherwise)  # also of a property: steps that it names must be accounted for
 
     def coded_batch(self, batch: int, parties: int) -> int:  # noqa: ARG002
-        """Rows for which a party computes a response: those of a batch, or fewer with coded rows."""
+        """Rows of a party's response: a batch, or fewer with coded rows."""
         return batch
 
     def settled(self, task: str) -> Self:  # noqa: ARG002

@@ -19,7 +19,7 @@ def advice(federation: FederationConfig, members: Sequence[str], sound: int) -> 
     """The settings without their values, which other members do not know.
 
     Args:
-        members: that diverged first.
+        members: those that diverged first.
         sound: the round to go back to, 0 if there is no sound checkpoint.
     """
     keys = [_rate_key(name) for name in members[:_NAMED]]

@@ -40,8 +40,9 @@ class RowsConfig(Section):
 
 
 class BlockShuffle(Section):
-    """An order of the training rows in every epoch that reads a table on disk in long stretches: blocks in a new order,
-    and the rows of so many blocks together in a new order.
+    """A shuffle in every epoch that reads a table on disk in long stretches.
+
+    Blocks come in a new order, and so do the rows within every group of that many blocks.
     """
 
     blocks: int = Field(default=4096, ge=1, description="rows of a block")

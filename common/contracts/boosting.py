@@ -1,4 +1,4 @@
-"""What boosted models have in common: keys, scores, and settings that exact sums do not go with."""
+"""What boosted models have in common: keys, scores, and settings that exclude exact sums."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def check_boosted(federation: FederationConfig, exact: str) -> None:
     """Refuses noise and compression where sums are exact. Raises ConfigError.
 
     Args:
-        exact: what else is, in the words of an error.
+        exact: what needs exact sums, for the error.
     """
     name = federation.protocol.name
     if federation.outputs > CLASSES:

@@ -54,7 +54,7 @@ _OUTPUTS: Mapping[Sent, Output] = {
 
 @dataclass(frozen=True)
 class Exchange:
-    """The kinds of what parties send and are returned. A new kind is a word of `Sent` and its properties below.
+    """What parties send and receive back, by kind. A new kind is a word of `Sent` and its properties below.
 
     Raises:
         ValueError: an unknown word.
@@ -91,7 +91,7 @@ class Exchange:
 
     @property
     def any_loss(self) -> bool:
-        """True if the server computes the loss, and uses no more of it than its value and gradient by `ctx.loss`."""
+        """True if the server computes the loss and uses only its value and gradient, by `ctx.loss`."""
         return self.returns in ("gradients", "average", "nothing")
 
     @property
@@ -117,7 +117,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class FormerExchange(Exchange):
-    """What a contract of before this class says by single keywords. It goes with version 0.4."""
+    """A contract's former keywords for its exchange, until version 0.4."""
 
     embeddings: bool = False
     gradients: bool = False
@@ -147,15 +147,15 @@ class Contract(Generic[C]):
         messages: every kind allowed; each declares its sender (common/messaging/message.py).
         limits: the largest value of every dimension name, from the agreed section and the protocol's own config.
         sees: role -> data that reaches it.
-        exchange: the kinds of what parties send and are returned.
+        exchange: what parties send and receive back.
         subsampling: True if some parties may skip a round (`federation.participation` below 1).
-        response_noise: True if noise on the server's responses can protect the labels
-            (`server.privacy.answers`): every value that depends on labels passes `server/privacy.py`.
+        response_noise: True if noise on the server's responses can protect the labels (`server.privacy.answers`): every
+            value that depends on labels passes `server/privacy.py`.
         secret_steps: True if a party can take its steps over rows that it draws itself, so that
             `federation.privacy.steps.rate` can be agreed.
-        in_step: True if, where the quorum is `wait`, no round ends before every party has sent something of it. A party
-            then misses no round, and statements that do not arrive are findings (docs/transcript.md).
-        vectors: vectors of a round that a party adds up over its bins, at most; None without such sums.
+        in_step: True if, with the quorum `wait`, no round ends before every party has sent a message of it. A party
+            then misses no round, and missing statements are findings (docs/transcript.md).
+        vectors: most vectors of a round that a party sums over its bins; None without such sums.
         check: refuses an agreed section that this protocol does not support; raises ConfigError.
         former: keywords of version 0.2, in place of `exchange`.
 
@@ -242,8 +242,10 @@ class Contract(Generic[C]):
         return limits
 
     def width_of(self, federation: FederationConfig) -> int | None:
-        """Numbers that a member's bottom model makes of a row: the protocol's `embedding` or the limit `width`; without
-        either the number of classes or targets, where parties train what they send as logits; None where that is open.
+        """Width of a member's bottom model: the protocol's `embedding` or the limit `width`.
+
+        Without either, the number of classes or targets if parties train what they send as logits; None if that is
+        open.
         """
         protocol = federation.protocol
         if (width := protocol.cut_width or self.limits_of(federation).get("width")) is not None:

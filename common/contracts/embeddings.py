@@ -20,7 +20,7 @@ class Gradient(ServerMessage):
     """Server to party: the gradient of the batch's mean loss with respect to h_k, float32 (rows, width).
 
     Args:
-        round: of the embedding that it responds to.
+        round: the embedding's round.
     """
 
     dh: Annotated[Tensor, TensorSpec("rows", "width")]

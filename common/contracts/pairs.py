@@ -45,7 +45,7 @@ class Pair(PartyMessage):
     Args:
         turn: the batch's number, from 1.
         h: at the party's parameters.
-        perturbed: mu away along the party's direction.
+        perturbed: at parameters moved by mu along the party's direction.
     """
 
     turn: int
@@ -60,7 +60,7 @@ class Difference(ServerMessage):
     It is divided before it is sent: delta itself, about 1e-6, would vanish in half precision.
 
     Args:
-        round: of the pair that it responds to.
+        round: the pair's round.
         slope: the difference of the losses, divided by mu.
     """
 
@@ -92,7 +92,7 @@ def pairs_limits(federation: FederationConfig, config: PairsConfig) -> dict[str,
 
 
 def check_pairs(federation: FederationConfig, config: PairsConfig) -> None:
-    """Refuses noise, which would cover the difference of two embeddings. Raises ConfigError."""
+    """Refuses noise, which would drown the difference of two embeddings. Raises ConfigError."""
     if federation.privacy is not None:
         raise ConfigError(
             f"federation.privacy with the protocol {config.name}: two embeddings of a batch differ by far "

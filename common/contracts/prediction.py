@@ -6,7 +6,7 @@
       3   server     the joint model of all o_k: logits
       4   server     VFedMH, if asked for: the average of all embeddings -> every party, which predicts for itself
 
-Of a forest, o_k says on which side of its splits a row is (`Decisions`); step 4 does not exist.
+For a forest, o_k is the side of a row at each split (`Decisions`), and there is no step 4.
 
 If the protocol's server learned sums only (`aggregate: blinded`, and FedVS), step 2 is a sum of
 common/aggregation/masked_sums.py, over all parties. Labels are not used.
@@ -34,10 +34,10 @@ PURPOSE = {"purpose": "prediction"}
 
 @message
 class Ask(ServerMessage):
-    """Server to party: positions of the rows that are asked for, int64 (rows,), and whether step 4 follows.
+    """Server to party: positions of the requested rows, int64 (rows,), and whether step 4 follows.
 
     Args:
-        own: whether parties are to predict too, from the average that they will be told.
+        own: whether parties predict too, from the average that follows.
         rows: positions among the rows that all members hold alike.
     """
 
@@ -60,7 +60,7 @@ class Output(PartyMessage):
 
 @message
 class Decisions(PartyMessage):
-    """Party to server, of a forest: the sides of all its splits, as packed bits, uint8 (rows, bytes)."""
+    """Party to server, for a forest: the rows' sides at all its splits, packed bits, uint8 (rows, bytes)."""
 
     s: Annotated[Released, TensorSpec("rows", "bytes", dtype="uint8")]
 

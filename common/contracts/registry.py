@@ -147,15 +147,14 @@ def parts_in_use(federation: FederationConfig, server: ServerConfig | None) -> d
 
 
 def is_part(key: str) -> bool:
-    """True if a key of a Hello's config is of a part, and not of the federation section."""
+    """True if a key of a Hello's config names a part instead of a key of the federation section."""
     return key.startswith(_KEY)
 
 
 def other_version(key: str, party: str, theirs: Mapping[str, str], ours: Mapping[str, str]) -> str:
-    """The sentence about a part that the two ends do not have alike.
+    """The sentence about a part that differs between the two ends.
 
     Args:
-        key: of the part.
         party: the other end.
         theirs, ours: what both state.
     """

@@ -1,4 +1,4 @@
-"""What regressions have in common: keys, messages of a step, and settings that exact sums do not go with."""
+"""What regressions have in common: keys, messages of a step, and settings that exclude exact sums."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RegressionConfig(ProtocolConfig):
 
 @message
 class Products(PartyMessage):
-    """Party to server, where sums are in the clear: numbers of a round's stage, float32 (lines, scores).
+    """Party to server, for sums in the clear: numbers of a round's stage, float32 (lines, scores).
 
     Args:
         stage: 0: scalar products; 1: the direction's logits of all rows, and its penalty.
@@ -60,7 +60,7 @@ class Direction(ServerMessage):
     """Server to party: coefficients of the direction, float64 (vectors of L-BFGS,).
 
     Args:
-        steps: that were made before it.
+        steps: number of steps made before it.
     """
 
     alike: ClassVar[Alike | None] = Alike(("coefficients",))
@@ -82,16 +82,16 @@ REGRESSION = (*SUMMED, *RETURNED, Products, Direction, Step, *BLINDED)  # messag
 
 
 def scale_of(federation: FederationConfig) -> float:
-    """What logits of a direction are multiplied by before they are summed.
+    """Factor of a direction's logits before they are summed.
 
-    A direction has the length 1 in coordinates in which |X D|^2 is at most 1 / CURVATURE, so that no logit of it is
-    above 2: it uses half of the range.
+    A direction has length 1 in coordinates in which |X D|^2 is at most 1 / CURVATURE, so that its logits are at most 2,
+    half of the range.
     """
     return federation.blinding.bound / 4
 
 
 def lines_of(numbers: int, scores: int) -> int:
-    """Lines of a sum, `scores` numbers each, that hold so many numbers."""
+    """Lines of `scores` numbers each that hold this many numbers."""
     return -(-numbers // scores)
 
 
@@ -110,7 +110,7 @@ def regression_limits(federation: FederationConfig, config: RegressionConfig) ->
 
 
 def check_regression(federation: FederationConfig, config: RegressionConfig) -> None:
-    """Refuses what does not go with exact sums, and rounds without a party by intent."""
+    """Refuses settings that exclude exact sums, and rounds that intentionally leave out parties."""
     check_boosted(federation, "the logits")
     if federation.participation < 1:
         raise ConfigError(

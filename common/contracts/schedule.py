@@ -32,7 +32,7 @@ class Schedule:
 
     Args:
         federation: the agreed section.
-        rows: of the aligned data.
+        rows: number of aligned rows.
         official_test: number of last rows that are the source's own test part.
         parts: the partition; None for that of `federation.rows`.
 
@@ -190,7 +190,7 @@ class Schedule:
 
 
 def _refuse_coarse(federation: FederationConfig, privacy: PrivacyPlan) -> None:
-    """Refuses noise once that the ring of the sums has too few steps for. Raises ConfigError."""
+    """Refuses noise once if the ring's steps are too coarse for it. Raises ConfigError."""
     if privacy.config.once is None:
         return
     try:

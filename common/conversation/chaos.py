@@ -114,7 +114,7 @@ class Chaos:
         """Wraps `carry` for items that the party sends.
 
         Args:
-            outlet: of the connection, whose room a sender sees before its message is delayed; None for unlimited room.
+            outlet: the connection's; a sender sees its room before the message is delayed. None for unlimited room.
         """
         carry = self._until_end(carry if outlet is None else Waiting(carry, outlet))
 

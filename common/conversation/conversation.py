@@ -315,7 +315,7 @@ class Cohort(Mapping[str, Link]):
         enough: returns True if the rounds are to end early.
 
     Attributes:
-        relay: of the parties' statements.
+        relay: relays the parties' statements.
     """
 
     def __init__(

@@ -56,7 +56,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._virtual.now
 
     def run_in_executor(self, _executor: Any, func: Callable[..., _T], *args: Any) -> asyncio.Future[_T]:  # type: ignore[override]
-        """Runs at once what members leave to a thread: the clock does not wait for threads."""
+        """Runs at once what members pass to a thread: the clock does not wait for threads."""
         done: asyncio.Future[_T] = self.create_future()
         try:
             done.set_result(func(*args))
@@ -119,12 +119,11 @@ class MemoryConnection(Bounded):
     """One end of a stream within an event loop; its parcels are copied, and not encoded.
 
     Parcels arrive in the order in which they were sent. Those for which the receiver has no room are queued here; over
-    gRPC they are queued at the sender. A patient sender waits while this is full; if too many are queued nevertheless,
-    they were delayed when it saw room.
+    gRPC they are queued at the sender. A patient sender waits while this is full; delayed items can overfill it.
 
     Args:
         largest: bytes of the largest message.
-        delay: seconds that an item takes to the other end; what is no item of a session takes none.
+        delay: seconds that an item takes to the other end; 0 for parcels outside a session.
         around: wraps what carries parcels.
     """
 

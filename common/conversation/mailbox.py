@@ -24,7 +24,7 @@ class Mailbox:
 
     Args:
         on_late: called with every message dropped because its round had passed: (peer, message).
-        phases: of the reader; records its waiting time.
+        phases: the reader's; records its waiting time.
         on_fault: called with the first error of every peer: it counts at once, whether or not it is waited for.
 
     Attributes:
@@ -66,7 +66,7 @@ class Mailbox:
             self.ring()
 
     def prepare(self, peer: str) -> bool:
-        """Notes that a peer's next message waits for its table. False, and nothing, if it has said so before."""
+        """Notes that a peer's next message waits for its table. False if it has said so before."""
         if peer in self._prepared:
             return False
         self._prepared[peer] = math.inf
@@ -74,8 +74,8 @@ class Mailbox:
         return True
 
     def deadline(self, peers: Iterable[str], begin: float, limit: float) -> float:
-        """Until when to wait for these peers' messages, requested at `begin`: for `limit` seconds from then on, or
-        from the end of a peer's preparation, which may take PREPARING times as long.
+        """The deadline for these peers' messages, requested at `begin`: `limit` seconds from then on, or from the end
+        of a peer's preparation, which may take PREPARING times as long.
         """
         ends = [self._prepared.get(peer, begin) for peer in peers]
         if math.inf in ends:
@@ -83,7 +83,7 @@ class Mailbox:
         return max([begin, *ends]) + limit
 
     def remedy(self, peer: str) -> str:
-        """What to raise where a peer that is connected takes too long."""
+        """The setting to raise if a connected peer takes too long."""
         said = "raise federation.timeouts.answer"
         if self._prepared.get(peer) == math.inf:
             return f"it still prepares its table, for which it has {PREPARING} times as long: {said}"
@@ -182,7 +182,7 @@ class Mailbox:
         return sum(len(queue) for queue in list(self._queues.get(peer, {}).values()))
 
     def unread_of(self, peer: str, kind: type[Message]) -> int:
-        """The same for one kind."""
+        """Number of a peer's unread messages of one kind."""
         return len(self._queues[peer][kind])
 
     def _discard(self, peer: str) -> None:
@@ -255,7 +255,7 @@ class Strays:
         self._owed: Counter[str] = Counter()  # maximum questions in a round, over all peers
 
     def ask(self, peer: str, kind: str, round: int) -> None:
-        """Counts a question to a peer: one message of this kind and round."""
+        """Counts a request to a peer for one message of this kind and round."""
         before, count = self._asked.get((peer, kind), (round, 0))
         count = count + 1 if before == round else 1
         self._asked[peer, kind] = round, count
@@ -276,7 +276,7 @@ class Strays:
         """(stray messages, maximum) if the next message, not decoded yet, makes them too many; else None.
 
         Args:
-            round: of the next message.
+            round: the next message's.
             opened: number of rounds opened so far.
             unread: number of unread messages of this kind; they are of older rounds if the next message is.
             server: True if the peer is the server.

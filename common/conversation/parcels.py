@@ -27,8 +27,8 @@ class Close:
 class Save:
     """The server asks for a checkpoint of a round.
 
-    `keep` is the previous one, kept until this is committed; `best` that of the best round so far. `model` is the round
-    whose model is the run's once this is committed: this one or the best; 0 is the newest one.
+    `keep` is the previous one, kept until this is committed; `best` the best round's so far. `model` is the round whose
+    model is the run's once this is committed: this one or the best; 0 is the newest.
     """
 
     round: int
@@ -61,8 +61,8 @@ class Relayed:
     Args:
         bodies: different ones.
         parties: the author of every statement.
-        places: of every statement's body among `bodies`.
-        certificates, signatures: of every statement.
+        places: index in `bodies` of every statement's body.
+        certificates, signatures: one of each per statement.
     """
 
     bodies: tuple[bytes, ...] = ()
@@ -82,7 +82,7 @@ class Relayed:
         )  # fmt: skip
 
     def statements(self) -> tuple[Statement, ...]:
-        """The statements in their order. Raises ValueError if there is not one of everything for each."""
+        """The statements in their order. Raises ValueError if lengths differ."""
         each = zip(self.parties, self.places, self.certificates, self.signatures, strict=True)
         if not all(0 <= place < len(self.bodies) for place in self.places):
             raise ValueError(f"a statement's place among {len(self.bodies)} bodies is none of these")

@@ -1,6 +1,6 @@
 """Relay of the parties' statements by the server, beside the rounds.
 
-Those that have come go out together, to every party the same: of n parties n frames, where one by one there were n².
+Statements that have arrived go out together, the same to every party: n frames for n parties instead of n².
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ServerEnd(Protocol):
 
 
 class Relay:
-    """Gathers statements, and passes them on to all parties in the order in which they have come."""
+    """Collects statements, and sends them to all parties in order of arrival."""
 
     def __init__(self, links: Mapping[str, ServerEnd]) -> None:
         self._links, self._stopped = links, False
@@ -67,7 +67,7 @@ class Relay:
             self._timer = asyncio.get_running_loop().call_later(_GATHER, self.pass_on)
 
     def pass_on(self) -> None:
-        """Passes on what waits."""
+        """Sends the collected statements."""
         if self._timer is not None:
             self._timer.cancel()
         if not self._waiting:
@@ -80,7 +80,7 @@ class Relay:
                     link.pass_on(relayed)
 
     def stop(self) -> None:
-        """Passes on nothing more: the session is over."""
+        """Stops relaying: the session is over."""
         self._stopped = True
         self.pass_on()
 

@@ -1,12 +1,12 @@
 """States of a session: which parcels are legal, and when.
 
-`HEARS` and `SAYS` are everything: view -> state -> event -> next state. The view is the server's of one party, or a
-party's of the server. An event is a parcel, by the name of its class, `MESSAGE` for every
-message of a protocol, or `LOST`: the connection is over. Both ends, in training and in prediction, follow the tables
-by `SessionState` and keep no flags of their own. What a parcel says (rounds, checkpoints, sizes) is checked elsewhere.
+`HEARS` and `SAYS` are tables: view -> state -> event -> next state. The view is the server's of one party, or a party's
+of the server. An event is a parcel, by the name of its class, `MESSAGE` for every message of a protocol, or `LOST`: the
+connection is over. Both ends, in training and in prediction, follow the tables by `SessionState` and keep no flags of
+their own. The content of parcels (rounds, checkpoints, sizes) is checked elsewhere.
 
-An event that is not listed is out of turn. Two crossings are legal: what a party had sent before it heard Rewind, its
-farewell among it; and a checkpoint that is confirmed, or a budget that is told, after everything else.
+An event that is not listed is out of turn. Two crossings are legal: parcels sent before Rewind was heard, including the
+farewell; and a confirmed checkpoint or a reported budget after everything else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from colonnade.common.messaging.message import Message
 
 
 class View(Enum):
-    """The member that sees the other end so."""
+    """The member that observes the other end."""
 
     SERVER = "server"
     PARTY = "party"
@@ -145,9 +145,9 @@ class SessionState:
         self.view, self.state = view, state
 
     def hear(self, heard: object) -> bool:
-        """Takes what has arrived. Returns False if it is to be dropped, because the peer's part has ended.
+        """Handles an arrived parcel. Returns False if it is to be dropped because the peer's part has ended.
 
-        Raises ContractError for what is out of turn.
+        Raises ContractError if it is out of turn.
         """
         after = HEARS[self.view][self.state].get(event_of(heard))
         if after is None and self.state in ENDED:
@@ -164,7 +164,7 @@ class SessionState:
         return after is not None
 
     def end(self) -> None:
-        """The member is done with the peer, whatever comes."""
+        """Ends the session for this member; everything that arrives is dropped."""
         self.state = Stage.OVER
 
     def _out_of_turn(self, kind: str) -> ContractError:

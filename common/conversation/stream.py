@@ -29,20 +29,20 @@ class Traffic:
 
 @dataclass
 class WireBytes:
-    """Bytes of gRPC messages with their 5-byte prefix, before HTTP/2 and TLS, of one connection or of several."""
+    """Bytes of gRPC messages with their 5-byte prefix, before HTTP/2 and TLS, of one or several connections."""
 
     received: int = 0
     sent: int = 0
 
 
 class MessageWatch(Protocol):
-    """Sees the messages of a link."""
+    """Observes the messages of a link."""
 
     def sent(self, party: str, message: Message) -> None:
-        """Sees a message before it leaves. Raises an error to refuse it."""
+        """Observes a message before it leaves. Raises an error to refuse it."""
 
     def received(self, party: str, message: Message) -> None:
-        """Sees a message that fits its contract. Raises an error if a number of it is not finite."""
+        """Observes a valid message. Raises an error if one of its numbers is not finite."""
 
 
 class Inlet(Capacity, Protocol):
@@ -66,7 +66,7 @@ class Stream(Protocol):
     Attributes:
         peer: the other end's name, for errors.
         address: the peer's, at the server.
-        session: of the parcels that are sent and accepted.
+        session: number of the current session; other sessions' parcels are dropped.
         done: set when the stream has ended, by either end.
     """
 
@@ -95,7 +95,7 @@ class Stream(Protocol):
         """Sends a parcel; it is encoded or copied before this returns."""
 
     def count_in(self, total: WireBytes) -> None:
-        """Counts what has passed, and what will pass, in a total, which outlives the stream."""
+        """Adds past and future bytes to a total, which outlives the stream."""
 
     async def close(self) -> None:
         """Sends the rest and ends the stream."""

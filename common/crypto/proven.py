@@ -69,7 +69,7 @@ class Multiplier:
         return _bytes(point.multiply(by) for point in points)
 
     def take_back(self, elements: bytes) -> bytes:
-        """The elements P of x P."""
+        """The elements P from x P."""
         by = _scalar(pow(self._x, -1, _ORDER))
         return _bytes(point.multiply(by) for point in points_of(elements))
 

@@ -25,9 +25,9 @@ _LEAST = 256  # elements for which another process pays
 
 
 class Raising:
-    """Raises long lists in `processors` processes, which start with the first one and end with `close`.
+    """Raises long lists in `processors` processes, started with the first one and ended by `close`.
 
-    Short lists, and everything if there is one processor, are raised in this process.
+    Short lists, and all if there is one processor, are raised in this process.
     """
 
     def __init__(self, processors: int = 1) -> None:

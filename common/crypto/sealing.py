@@ -1,12 +1,12 @@
 """End-to-end encryption between parties, whose messages the server forwards but must not read.
 
 At the beginning of a session every party draws a fresh X25519 key and signs its public part and the session with the
-key of its certificate: the server, which forwards the offers, cannot substitute a key of its own. An offer carries all
-that the server has told the party of the session (`Session.told`), so that a party that was told otherwise is named,
-with the part that differs. Every ordered pair of parties derives a key of its own (HKDF over all of that and the hash
-of the whole ring: all parties' names, keys and certificates), and every sealed box (AES-256-GCM) is bound to its
-purpose, round, and place. Keys live in memory, for one session. Every unordered pair has two more keys, for masks and
-for receipts, that neither seal nor open anything.
+key of its certificate: the server, which forwards the offers, cannot substitute a key of its own. An offer carries
+everything that the server has told the party about the session (`Session.told`), so that a party that was told
+something else is named, with the part that differs. Every ordered pair of parties derives a key of its own (HKDF over
+all of that and the hash of the whole ring: all parties' names, keys and certificates), and every sealed box
+(AES-256-GCM) is bound to its purpose, round, and place. Keys live in memory, for one session. Every unordered pair has
+two more keys, for masks and for receipts, that neither seal nor open anything.
 
 A key is used only after the other end has confirmed it: each party sends every other a value that only these two can
 derive, and only from this ring. This refuses an offer that was signed in an earlier session of the same number, since
@@ -155,11 +155,11 @@ class Session:
 
     @cached_property
     def _encoded(self) -> bytes:
-        """The list without its end: of many parties it is long, and each pair of them needs it."""
+        """The list without its end, cached: with many parties it is long, and each pair needs it."""
         return json.dumps([self.federation, self.run, self.number, sorted(self.config.items())]).encode()[:-1]
 
     def told(self) -> Parts:
-        """All that the server has told a party of the session, in a fixed order."""
+        """Everything that the server has told a party about the session, in a fixed order."""
         return self._told
 
     @cached_property
@@ -213,7 +213,7 @@ class Agreement:
 
         Raises:
             ForgedError: an offer is not its party's.
-            TranscriptError: the server has told a party otherwise of the session; names the party and the part.
+            TranscriptError: the server has described the session differently to a party; names the party and the part.
             SealError: an offer is not a key, or ours was replaced.
             ConfigError: we have a certificate, and the roster pins none for a party.
         """
@@ -302,7 +302,7 @@ class Pairing:
         return AESGCM(outward), AESGCM(inward)
 
     def _proof(self, sender: str, receiver: str, other: str) -> bytes:
-        """Of the keys, then of the rows."""
+        """Proof of the keys, followed by that of the rows."""
         keys = self._derive(other, "proof", sender, receiver)
         return keys + self._derive_for_rows(other, "proof of rows", sender, receiver)
 
@@ -342,7 +342,7 @@ class Seals:
 
         Args:
             context: the box's purpose, round and place. The receiver must pass the same.
-            about: hash of what else the two must agree on, likewise.
+            about: hash of anything else that both must agree on, likewise.
         """
         nonce = next(self._nonces[to]).to_bytes(12)  # a key is for one direction of one session: never twice
         return nonce + self._keys[to][0].encrypt(nonce, content, _bound(context, about))

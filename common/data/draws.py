@@ -1,9 +1,9 @@
 """A member's own random numbers: first weights, dropout, directions, rounding. Noise and keys come from elsewhere.
 
-What a member draws for itself must follow from nothing that another member knows: with a party's first weights, its
-first embeddings are a known function of its columns, which can be solved for. So a member draws 32 bytes from the
-operating system once in a run (common/run/start_secret.py) and expands them here. Torch's own seeding uses 32 bits of a
-seed, which can be searched: a generator's whole state is filled instead.
+No other member may be able to predict a member's own draws: with a party's first weights, its first embeddings are a
+known function of its columns, which can be solved for. So a member draws 32 bytes from the operating system once in a
+run (common/run/start_secret.py) and expands them here. Torch's own seeding uses 32 bits of a seed, which can be
+searched: a generator's whole state is filled instead.
 
 Draws from the agreed seed, which all members know, are for papers' runs and where one process holds all data anyway.
 
@@ -53,7 +53,7 @@ class Draws(Protocol):
         """Generators of `count` equal parts, to be used in this order and each once."""
 
     def number(self, purpose: str) -> int:
-        """A seed below 2^64, for generators that take no other state, as those of GPUs."""
+        """A seed below 2^64, for generators with no larger state, such as GPUs'."""
 
 
 class SecretDraws:
@@ -149,9 +149,7 @@ def own_draws(federation: FederationConfig, member: str, secret: bytes | None = 
 
 
 def keep_generators(state: State, device: torch.device, draws: Draws) -> None:
-    """Registers torch's own generators, of the CPU and of the member's GPU, in its state; a GPU's takes a seed of 64
-    bits.
-    """
+    """Registers torch's generators, of the CPU and the member's GPU (seeded with 64 bits), in its state."""
     state.keep("random", lambda: _begun(draws.generator("random")))
     if device.type == "cuda":
         state.keep("random on the device", lambda: _begun_there(device, draws.number("random")))

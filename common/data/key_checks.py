@@ -20,7 +20,7 @@ _FRACTION = re.compile(r"[+-]?(\d+\.\d*|\d*\.\d+)([eE][+-]?\d+)?|[+-]?\d+[eE][+-
 
 
 def refuse_repeated(keys: Sequence[str], where: str, place: Callable[[int], str]) -> None:
-    """Refuses keys of which one names several rows. The error quotes a key: it is for the table's owner alone.
+    """Refuses keys that name several rows. The error quotes a key: it is for the table's owner alone.
 
     Args:
         place: location of a row, by its number from 0.
@@ -40,14 +40,14 @@ def refuse_fractions(keys: Sequence[str], where: str) -> None:
 
 
 def _ascend(keys: Sequence[str]) -> bool:
-    """True if keys ascend byte by byte, so that none repeats. None is made a Python object."""
+    """True if keys ascend byte by byte, so that none repeats; creates no Python objects."""
     if not isinstance(keys, KeyColumn):
         return False
     return bool(pc.all(pc.less(keys.text[:-1], keys.text[1:])).as_py())
 
 
 def _repeat(keys: Sequence[str]) -> bool:
-    """True if one is there twice. Hashes are compared, 8 bytes a key, and keys where two hashes are equal."""
+    """True if a key repeats. Hashes are compared, 8 bytes a key, and keys with equal hashes."""
     ordered = np.fromiter(map(hash, keys), np.int64, len(keys))
     ordered.sort()
     twice = ordered[1:][ordered[1:] == ordered[:-1]]

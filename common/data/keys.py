@@ -16,9 +16,9 @@ _BLOCK = 8192  # keys that are objects at a time
 
 
 class KeyColumn(Sequence[str]):
-    """Keys of a table as Arrow text without nulls: a million of them are 15 MB, and as Python objects 60 MB.
+    """Keys of a table as Arrow text without nulls: a million take 15 MB instead of 60 MB as Python objects.
 
-    It is equal to any sequence of the same words. Objects are made when keys are asked for, and not kept.
+    Equal to any sequence of the same words. Objects are created on access, and not kept.
     """
 
     def __init__(self, text: pa.Array) -> None:

@@ -28,9 +28,9 @@ class LabelColumn:
         official_test: number of last rows that are the source's own test part.
         ids: key of each row; None where sources share the order of rows.
         dropped: number of source rows left out for lack of a label.
-        weights: of the rows, float64 (n,), 0 or more and not all 0; None if all count alike.
+        weights: row weights, float64 (n,), 0 or more and not all 0; None if all count alike.
         place: location of a row in its table, by its number here; None if it is unknown.
-        repeated: number of source rows with a label left out for the sake of another row of the same key.
+        repeated: number of labelled source rows left out in favour of another row with the same key.
     """
 
     values: Tensor
@@ -58,7 +58,7 @@ class LabelColumn:
         return replace(self, values=self.values[index], official_test=0, ids=ids, weights=weights, place=None)
 
     def refuse_no_counts(self) -> None:
-        """Raises DataError if a target is below zero, or, without weights, no whole number.
+        """Raises DataError if a target is negative or, without weights, not a whole number.
 
         With weights targets may be rates: counts for a weight of 1.
         """
@@ -123,7 +123,7 @@ def classify_coded(codes: Tensor, words: Sequence[str], where: str) -> tuple[Ten
 
 
 def hint_of_numbers(hint: str) -> str:
-    """A hint on a number of a table, for labels: they have no `types`, `units` or `missing`, and cannot be left out."""
+    """Adapts a hint about a table's number to labels, which have no `types`, `units` or `missing` and are required."""
     hint = hint.partition("; if they are words or codes")[0]
     if any(f"`{key}" in hint for key in ("types", "units", "drop", "missing")):
         hint = "write plain numbers in the column, such as 12.50, or leave the row out of the table"
@@ -131,7 +131,7 @@ def hint_of_numbers(hint: str) -> str:
 
 
 def doubt_of_numbers(doubt: Doubt) -> Doubt:
-    """A warning about a column of numbers, for labels, whose types nobody declares."""
+    """A warning about a column of numbers, adapted to labels, whose types are not declared."""
     hint = doubt.hint.partition("; if not, ")[0]
     if "`types" in hint:
         hint = "write dates as days since one of them; if they are codes, set federation.task to classification"
@@ -139,7 +139,7 @@ def doubt_of_numbers(doubt: Doubt) -> Doubt:
 
 
 def _numbers(words: Sequence[str]) -> Tensor | None:
-    """The numbers that all words are; None if one is a name, as 0_1, 007, 1e5 and nan are."""
+    """The numbers of all words; None if one is a name: 0_1, 007, 1e5 and nan are names."""
     if not all(map(_NUMBER.fullmatch, words)):
         return None
     return torch.tensor([float(word) for word in words], dtype=torch.float64)

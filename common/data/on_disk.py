@@ -46,7 +46,7 @@ class DiskMatrix:
             self._file.write(np.ascontiguousarray(rows, self._dtype).data)
 
     def put(self, row: int, rows: np.ndarray) -> None:
-        """Writes rows (n, columns) at the place of a row on."""
+        """Writes rows (n, columns) from row `row` on."""
         left = memoryview(np.ascontiguousarray(rows, self._dtype).reshape(-1).view(np.uint8).data)
         at = row * self._columns * np.dtype(self._dtype).itemsize
         with _refused(self._folder):
@@ -95,7 +95,7 @@ def in_order(values: Tensor, index: Tensor | np.ndarray, folder: Path) -> Tensor
 
 
 def _dealt(table: np.ndarray, rows: np.ndarray, size: int, folder: Path) -> np.ndarray | None:
-    """The rows, bucket by bucket of `size` in their new order, in each as the table has them; None if one is twice."""
+    """The rows in buckets of `size` in their new order, each in table order; None if a row repeats."""
     bucket = np.full(len(table), _NONE, np.uint16)
     for number, begin in enumerate(range(0, len(rows), size)):
         bucket[rows[begin : begin + size]] = number

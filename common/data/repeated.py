@@ -1,6 +1,6 @@
-"""Tables in which several rows have one key: which of them stands for it, by the policy of the table's owner.
+"""Tables in which several rows have one key: the owner's policy selects the row that represents it.
 
-Only rows of the own table are chosen, before anything is aligned: others see one row a key, and no size of a group.
+Only the member's own rows are chosen, before alignment: others see one row per key, and no group sizes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class OneRowAKey:
     type: Type | None = None
 
     def features(self, found: Features) -> Features:
-        """One row a key, in the order of the table. Raises DataError as `rows`, or if there is no mean."""
+        """One row a key, in the order of the table. Raises DataError as `rows`, or if a mean is undefined."""
         assert isinstance(found.ids, KeyColumn)  # the configuration was checked
         groups = _groups(found.ids)
         index = self._index(groups, np.arange(len(groups)))
@@ -50,17 +50,17 @@ class OneRowAKey:
         return replace(kept, doubts=(*found.doubts, *self._told(len(groups), len(index))))
 
     def rows(self, ids: KeyColumn, known: Tensor) -> tuple[Tensor, tuple[Doubt, ...]]:
-        """Of the known rows, bool (n,), one a key: their numbers, int64, ascending, and a word about the others.
+        """One of the known rows, bool (n,), per key: row numbers, int64, ascending, and warnings about the others.
 
         Raises:
-            DataError: the column that decides misses a value, holds none that can be compared, or does not decide.
+            DataError: the deciding column lacks a value, has none that can be compared, or has ties.
         """
         rows = known.nonzero().squeeze(1).numpy()
         index = self._index(_groups(ids)[rows], rows)
         return torch.from_numpy(rows[index]), tuple(self._told(len(rows), len(index)))
 
     def _index(self, groups: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The places that are kept, ascending. `rows` are their numbers in the table."""
+        """Indices of the kept rows, ascending; `rows` are their numbers in the table."""
         if isinstance(self.policy, Latest):
             times = self._times(self.policy.latest)[rows]
             order = np.lexsort((times, groups))

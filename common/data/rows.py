@@ -61,7 +61,7 @@ def partition(rows: int, official_test: int, config: RowsConfig, seed: int) -> P
 
 
 def partition_around(held: Tensor, rows: int, config: RowsConfig, seed: int) -> Partition:
-    """Partitions rows with the rows `held`, whole numbers (m,), as the test part: a fold of a cross-validation. Raises
+    """Partitions rows with the rows `held`, whole numbers (m,), as the test part: a cross-validation fold. Raises
     ConfigError.
     """
     order = torch.randperm(rows, dtype=torch.int32, generator=generator("partition", seed))

@@ -72,11 +72,11 @@ def load_features(
     """Reads a party's columns, not encoded.
 
     Args:
-        member: its place in the roster, which a split may go by.
+        member: its place in the roster, which a split may use.
         base: the configuration file's folder, to which paths are relative.
         cache: copies of the member's tables in the run's folder; None for none.
-        kept: the run's encoder file: a table is read by the names and types of its columns in training. None, or one
-            of a run that has not begun, infers them.
+        kept: the run's encoder file, which gives the names and types of a table's columns in training. Without it, or
+            before the run begins, they are inferred.
 
     Raises:
         DataError: the source is not found or not usable, or lacks a column of training.
@@ -117,7 +117,7 @@ def open_source(config: DataConfig, base: Path) -> Source:
 
 
 def column_names(config: DataConfig, member: PartyIndex, base: Path) -> tuple[str, ...]:
-    """Names of a party's columns; of tables, no row is read. Arguments and errors as of `load_features`."""
+    """Names of a party's columns; reads no row of a table. Arguments and errors as for `load_features`."""
     if isinstance(config, TableColumnsConfig):
         from colonnade.common.data.tables import read_names  # noqa: PLC0415  # pyarrow takes 0.2 s
 
@@ -157,7 +157,7 @@ def prepare(
     """A party's values as its model sees them: encoded, and with noise if configured; or its table as it is.
 
     Args:
-        features: of all rows, in the agreed order.
+        features: all rows, in the agreed order.
         train_rows: (m,) int64; the encoder is fitted on these alone.
         seed, party: seed of the noise.
         kept: the run's encoder file; None fits an encoder without storing it.
@@ -243,7 +243,7 @@ def _columns(
 
 
 def typed_table(config: DataConfig, features: Features) -> Features:
-    """What protocols that are `typed` learn from: words in one column, not one for each."""
+    """Input of `typed` protocols: a column of words is one column."""
     return adult.typed(features) if isinstance(config, AdultData) else features
 
 

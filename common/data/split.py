@@ -1,5 +1,5 @@
-"""The part of every row that a party holds, as the split of its section says (common/config/data/columns.py), and which
-persons' rows a member holds.
+"""The part of every row that a party holds, by its section's split (common/config/data/columns.py), and the persons
+whose rows a member holds.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class ParsesNumbers(Protocol):
     def parsed(self, columns: Sequence[str], numbers: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """`batches` with the columns `numbers` as float64, null where a number is missing.
 
-        Raises any error for a cell or a line that `batches` may accept, or has a better message for.
+        May raise any error for a cell or line that `batches` accepts or describes better.
         """
 
 
@@ -112,7 +112,7 @@ class Marked:
         return str(self._table)
 
     def _without(self, column: pa.Array) -> pa.Array:
-        """The column, null where a mark stands."""
+        """The column with marked cells replaced by null."""
         if cells.is_text(column):
             text = pc.utf8_trim_whitespace(pc.cast(column, pa.string()))
             found = pc.is_in(text, self._marks)
@@ -170,11 +170,11 @@ class TableColumns:
     Args:
         types: declared column types; the others are inferred from the first cells.
         gaps: True if values may be missing.
-        units: before or after numbers in text, by column.
-        instead: the configuration's remedy for missing values, where they are refused.
+        units: by column, before or after numbers in text.
+        instead: the configuration's remedy where missing values are refused.
         repeats: True if several rows may have one key.
         disk: folder of a file that takes the values; None for memory.
-        doubted: True if declared numbers are doubted as inferred ones are: nobody has declared them.
+        doubted: True if numbers are checked like inferred ones because their declaration is not the user's.
     """
 
     table: Table
@@ -228,8 +228,8 @@ class TableColumns:
     def _examined(
         self, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]
     ) -> tuple[dict[str, tuple[pa.Array, int]], bool]:
-        """Cells to infer each column's type from, with the number of rows before them; True if other batches were used
-        up.
+        """Cells for inferring each column's type, with the number of rows before them; True if other batches were
+        consumed.
 
         They are from the first batch, or where a text column has no cell there, from the first batch that has some.
         """
@@ -293,10 +293,10 @@ class Words:
     """Cells of a column as words.
 
     Args:
-        codes: int32 (n,): the place of every row's word in `words`; -1 where it is missing.
-        words: without repetition, in the order in which they occur.
+        codes: index of every row's word in `words`, int32 (n,); -1 if missing.
+        words: distinct, in order of occurrence.
         trimmed: number of rows with white space around the word, which is removed.
-        doubts: about the keys of the rows.
+        doubts: warnings about the rows' keys.
     """
 
     codes: np.ndarray
@@ -358,7 +358,7 @@ class _KeyReading:
                 found.append(cells.keys(column))
 
     def done(self) -> tuple[KeyColumn | None, tuple[Doubt, ...]]:
-        """The keys, and doubts about them; None if no column makes one. Raises DataError as `refuse_repeated`."""
+        """The keys, and warnings about them; None without key columns. Raises DataError as `refuse_repeated`."""
         if not self.names:
             return None, ()
         columns = list[KeyColumn]()
@@ -375,8 +375,8 @@ class _KeyReading:
 
 
 def _one_column(chunks: list[pa.Array]) -> KeyColumn:
-    """All chunks of text, each of which leaves the list when it is copied: two copies of all keys would be the most
-    memory that a table takes.
+    """All chunks of text; each leaves the list once copied, since two copies of all keys would be the table's peak
+    memory.
     """
     ends = np.zeros(sum(map(len, chunks)) + 1, np.int64)
     text = np.empty(sum(pc.sum(pc.binary_length(chunk)).as_py() or 0 for chunk in chunks), np.uint8)
@@ -513,7 +513,7 @@ class _Reading:
                 yield self._marked(place, [of.words[mark] for mark in marks], marks)
 
     def _marked(self, place: int, words: Sequence[str], codes: Sequence[int]) -> Doubt:
-        """A warning about a category with words for a missing value, of these codes."""
+        """A warning about a category with words, of these codes, that denote missing values."""
         name, found = self.names[place], np.isin(self._values[:, place], codes)
         first = self._table.place(int(found.argmax()))
         what = f"is taken as a category, and {found.sum()} of its cells (first in {first}) are"
@@ -521,11 +521,11 @@ class _Reading:
         return Doubt(name, f"{what} {', '.join(map(repr, words))}", f"{ways}, {looks.entry(name, 'category')}")
 
     def _missing(self, marks: Iterable[str]) -> str:
-        """The setting that takes cells for missing, and what replaces them where they are refused."""
+        """The setting that makes cells missing, and the replacement where missing cells are refused."""
         return looks.missing(marks, self._source.marks, more="" if self._source.gaps else self._source.instead)
 
     def _suspects(self) -> Iterator[Doubt]:
-        """Warnings about values that may stand for a missing one."""
+        """Warnings about values that may denote a missing one."""
         for place, found in suspects(self._values, [reading.type for reading in self._types.readings]):
             name, absent = self.names[place], int(np.isnan(self._values[:, place]).sum())
             marks = self._written(name, [one.row for one in found])
@@ -535,7 +535,7 @@ class _Reading:
             yield Doubt(name, what, f"if that stands for a missing value, say {self._missing(marks)}")
 
     def _written(self, name: str, rows: Sequence[int]) -> list[str]:
-        """Some cells of a column as a configuration names them."""
+        """Some cells of a column, as a configuration writes them."""
         found, end = dict[int, str](), 0
         with _decoded(self._table, (name,)) as batches:
             for batch in batches:
@@ -617,7 +617,7 @@ def _mark(cell: pa.Scalar) -> str:
 
 
 def _without_cells(column: pa.Array) -> bool:
-    """True if a column of text has no cell that is not missing."""
+    """True if a text column has only missing cells."""
     if not cells.is_text(column):
         return False
     parts = (column.slice(0, _FIRST), column.slice(_FIRST))  # few rows decide for most columns
@@ -646,7 +646,7 @@ def _no_rows(table: Table) -> DataError:
 
 
 def refuse_twice(where: str, names: Sequence[str], hint: str = "rename one of them") -> None:
-    """Raises DataError if two columns have one name: in one pass, for a table may have a hundred thousand columns."""
+    """Raises DataError if two columns have one name; in one pass, since a table may have a hundred thousand columns."""
     seen = set[str]()
     for name in names:
         if name in seen:

@@ -40,7 +40,7 @@ _VALUES, _WEIGHTS, _TEXT, _ENDS = "values", "weights", "keys", "ends of keys"
 
 @runtime_checkable
 class OnDisk(Protocol):
-    """A table whose content is that of files, and that takes long to read."""
+    """A table in files that takes long to read."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -72,7 +72,7 @@ class TableCache:
         return found
 
     def folder(self) -> Path:
-        """The folder of copies, made if it does not exist. Raises EnvironmentFault."""
+        """The folder of copies, created if missing. Raises EnvironmentFault."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as failed:
@@ -161,7 +161,9 @@ def _states(files: Sequence[Path]) -> list[tuple[int, ...]]:
 
 
 def _key(files: Sequence[Path], settings: str) -> str:
-    """A digest of the files' content, the settings and the version. A modification time would not do: it can be set."""
+    """Digest of the files' content, the settings and the version. Modification times can be set, so they are not
+    used.
+    """
     parts = [str(_FORMAT), VERSION, settings]
     for path in files:
         with path.open("rb") as file:

@@ -40,8 +40,9 @@ _NAMED = 10  # columns in a message
 
 
 def open_table(config: sections.TableConfig, base: Path) -> Table:
-    """The table, its header read, null where `missing_values` stand. Raises DataError, or EnvironmentFault without a
-    driver.
+    """The table with its header read; cells equal to `missing_values` are null.
+
+    Raises DataError, or EnvironmentFault without a driver.
     """
     table = _opened(config, base)
     return Marked(table, config.missing_values, _notation(config)) if config.missing_values else table
@@ -96,8 +97,7 @@ def read_features(
 
     Args:
         cache: copies of the member's tables; None for none.
-        trained: columns that a model was trained with, which are read by their names and types, whatever else the table
-            has; none before there is a model.
+        trained: the model's columns, read by name and type whatever else the table has; empty before training.
 
     Raises:
         DataError: there is no such table or column, or its content is not usable.
@@ -140,7 +140,7 @@ def _one_row_a_key(config: _Columns, table: Table, types: Mapping[str, Type]) ->
 def _with_contents(
     config: sections.TableColumnsConfig, table: Table, names: Sequence[str], others: Features | None, base: Path
 ) -> Features:
-    """With the columns of texts or images that these are the names of."""
+    """The columns with those of texts or images, given their names."""
     files = of.files if isinstance(of := _opened(config, base), OnDisk) else ()
     if not files and "image" in config.contents.values():
         raise DataError(
@@ -209,7 +209,7 @@ def _opened_columns(config: sections.TableColumnsConfig, base: Path) -> tuple[Ta
 
 
 def _left_out(config: sections.TableColumnsConfig, table: Table) -> Iterator[Doubt]:
-    """Row indices of pandas that no key names, and that are therefore no features."""
+    """Warnings about pandas row indices that no key names: they are no features."""
     for name in _index(table):
         if not config.columns and name not in (*sections.columns_of(config.key), *config.drop):
             what, hint = "is a row index of pandas, and is left out", "name it as the `key` or under `columns`"
@@ -258,7 +258,9 @@ def _named(config: sections.TableLabelsConfig, *labels: str) -> list[str]:
 
 
 def _weights(config: sections.TableLabelsConfig, table: Table, known: Tensor, rows: Tensor | None) -> Tensor | None:
-    """Of these rows, or of all. Raises DataError: one is missing or below zero and has a label, or all are zero."""
+    """Weights of these rows, or of all. Raises DataError if one is missing or negative and has a label, or all are
+    zero.
+    """
     if (name := config.weight) is None:
         return None
     read = TableColumns(table, (name,), None, {name: "number"}, gaps=True, notation=_notation(config)).features()
@@ -320,7 +322,7 @@ def _numbers(config: sections.TableLabelsConfig, table: Table, names: tuple[str,
 
 
 def _counted(labels: LabelColumn, known: Tensor, doubts: tuple[Doubt, ...]) -> LabelColumn:
-    """With the numbers of rows that are left out."""
+    """The labels with the number of rows left out."""
     labelled = int(known.count_nonzero())
     return replace(labels, dropped=len(known) - labelled, repeated=labelled - len(labels.values), doubts=doubts)
 
@@ -328,8 +330,9 @@ def _counted(labels: LabelColumn, known: Tensor, doubts: tuple[Doubt, ...]) -> L
 def _labelled(
     config: sections.TableLabelsConfig, table: Table, keys: Sequence[str] | None, known: Tensor
 ) -> tuple[Tensor | None, tuple[Doubt, ...]]:
-    """Numbers of the rows that have a label, one a key where the configuration chooses, and a word about the others.
-    None if they are all.
+    """Numbers of the rows with a label, one per key if so configured, and warnings about the others.
+
+    None if that is every row.
     """
     if config.repeated == "refuse":
         return None if bool(known.all()) else known.nonzero().squeeze(1), ()

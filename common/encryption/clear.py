@@ -23,7 +23,7 @@ def in_groups(numbers: Whole, places: Whole, groups: int) -> Whole:
         places: number of a row's group, or -1, by output: int64 (rows, outputs).
 
     Raises:
-        InputError: numbers of other outputs, or a group that there is not.
+        InputError: a wrong number of outputs, or an unknown group.
     """
     outputs = places.shape[1]
     if numbers.shape[1] != 2 * outputs:
@@ -43,7 +43,7 @@ def sums_of_groups(block: csc_array, numbers: Whole, places: Whole, groups: int)
 
     Args:
         block: one-hot columns of the rows, with a 1 in each column of the table (linear.py, `Bins`).
-        numbers, places, groups: as of `in_groups`.
+        numbers, places, groups: as for `in_groups`.
     """
     outputs, bins = places.shape[1], block.shape[0]
     found, of_row = np.zeros((bins, 2, groups), np.int64), block.indices.reshape(len(numbers), -1)
@@ -58,7 +58,7 @@ def sums_of_groups(block: csc_array, numbers: Whole, places: Whole, groups: int)
 
 
 class ClearSender(Sender):
-    """The server: its vectors travel as they are, and only the words' own range bounds their sums."""
+    """The server without encryption; only the words' own range bounds its sums."""
 
     def __init__(self, size: SumSize) -> None:
         self.size, self.largest = size, _LARGEST
@@ -86,10 +86,10 @@ class ClearHolder:
         self._size, self._matrix, self.answers = size, matrix, 0
 
     def hint(self) -> Iterator[Words]:
-        """A hint of zeros, which nothing is computed from, without bins."""
+        """An unused hint of zeros, without bins."""
         yield np.empty((0, DEGREE), np.uint64)
 
     def begin(self, dummy: Words) -> Answer:
-        """Begins the sums of v vectors, with a dummy (0, v)."""
+        """Begins the sums of v vectors; the dummy is (0, v)."""
         self.answers += dummy.shape[1]
         return Answer(self._size, self._matrix, np.zeros((self._matrix.shape[0], dummy.shape[1]), np.uint64), None)

@@ -159,7 +159,7 @@ class Bins:
 
 @dataclass
 class VectorKeys:
-    """The server's secrets of v vectors. They leave its memory nowhere.
+    """The server's secrets of v vectors, which never leave its memory.
 
     Args:
         secrets: s, ternary, (v, N).
@@ -179,7 +179,7 @@ class Sender:
 
     Args:
         public: the matrix, of `size.blocks` + 1 polynomials.
-        source: of randomness; the system's but in tests.
+        source: randomness; the system's except in tests.
     """
 
     def __init__(self, size: SumSize, public: Public, source: Bits | None = None) -> None:
@@ -218,16 +218,16 @@ class Sender:
         """M m, int64 (bins, v).
 
         Raises:
-            InputError: the sums are not of this hint and these keys, or the party has departed from the protocol.
+            InputError: the sums belong to another hint or other keys, or the party deviates from the protocol.
         """
         return rounded(self.size, sums - hint.times(keys))
 
     def opened(self, hint: Hint, keys: VectorKeys, masked: Words) -> Words:
-        """What a party that masked its sums can round itself, (bins, v): y - H s, and a noise.
+        """Sums that a party masked and can round itself, (bins, v): y - H s plus noise.
 
         The party subtracts its mask, and has Δ M m + M e + u e_d - e' s + F, of which it knows M, u and e': F, the
-        server's, hides the errors and the secret from it as a party's last noise hides M and u from the server. It
-        hides them as far as H is a hint: probe.py asks for that first. To be called once for the vectors.
+        server's, hides the errors and the secret from it, as a party's last noise hides M and u from the server. It
+        does so only if H is a valid hint, which probe.py tests first. Called once per vectors.
         """
         if len(self._floods) < masked.size:
             self._floods = _flood((max(masked.size, _AT_ONCE**2),), self.size, self._bits)
@@ -248,7 +248,7 @@ class Sender:
         return blocks
 
     def _largest(self, vectors: Whole) -> int:
-        """The largest magnitude that a sum of any of the rows could have."""
+        """Upper bound of the magnitude of any sum over these rows."""
         if vectors.size and np.abs(vectors.astype(np.float64)).max() * len(vectors) >= 2.0**62:
             return self.largest + 1
         positive = np.maximum(vectors, 0).sum(axis=0)
@@ -290,7 +290,9 @@ class Holder:
         """Vectors that were answered under this hint."""
 
     def hint(self) -> Iterator[Words]:
-        """H, in parts of up to 256 bins. Called once: the mean of many hints would have less of e', drawn here."""
+        """H, in parts of up to 256 bins. Called once, as it draws e' here: the mean of many hints would have less of
+        e'.
+        """
         bins = self._matrix.shape[0]
         for first in range(0, bins, _AT_ONCE):
             last = min(first + _AT_ONCE, bins)
@@ -342,7 +344,7 @@ class Answer:
         """Adds the next rows, (rows, v).
 
         Raises:
-            InputError: they are more than there are, or of another number of vectors.
+            InputError: too many rows, or another number of vectors.
         """
         last = self._next + len(ciphertexts)
         if last > self._size.rows or ciphertexts.shape[1] != self._sums.shape[1]:
@@ -352,23 +354,19 @@ class Answer:
         self._next = last
 
     def end(self) -> Words:
-        """y, (bins, v).
-
-        Raises:
-            InputError: rows are missing.
-        """
+        """y, (bins, v). Raises InputError if rows are missing."""
         if self._bits is None:
             return self._all()
         return self._all() + _flood(self._sums.shape, self._size, self._bits)
 
     def masked(self) -> tuple[Words, Words]:
-        """M c + u c_d under a uniform mask, which tells the server nothing, whatever c is; and the mask: (bins, v)."""
+        """M c + u c_d under a uniform mask, which hides it from the server whatever c is; and the mask: (bins, v)."""
         sums = self._all()
         mask = np.frombuffer((self._bits or keystream())(8 * sums.size), np.uint64).reshape(sums.shape)
         return sums + mask, mask
 
     def with_noise(self, deviation: int) -> Words:
-        """y with a last noise of another deviation than FLOOD asks for, (bins, v)."""
+        """y with last noise of this deviation instead of FLOOD's, (bins, v)."""
         assert self._bits is not None  # encrypted
         noise = discrete_gaussian(self._sums.size, deviation, self._bits)
         return self._all() + noise.view(np.uint64).reshape(self._sums.shape)
@@ -380,10 +378,9 @@ class Answer:
 
 
 def rounded(size: SumSize, words: Words) -> Whole:
-    """M m of words Δ M m + error, int64 in their shape.
+    """M m from words Δ M m + error, int64 in their shape.
 
-    Raises:
-        InputError: the error is larger than any can be: a hint, a vector or a mask is another's.
+    Raises InputError if the error is too large: a hint, a vector or a mask does not belong to the sums.
     """
     step = np.uint64(size.step)
     found: Whole = (words + step // np.uint64(2)).view(np.int64) >> np.int64(size.step.bit_length() - 1)

@@ -67,7 +67,7 @@ class Masks(ServerMessage):
     """Server to party: c_d of the vectors that follow, int64 (degree, vectors); no rows where they are clear.
 
     Args:
-        level: of the trees, from 0; 0 where there are none.
+        level: depth in a tree, from 0; 0 without trees.
     """
 
     alike: ClassVar[Alike | None] = Alike(("d",), key=("level",))
@@ -91,7 +91,7 @@ class Vectors(ServerMessage):
 class ProbeDigest(PartyMessage):
     """Party to server: a hash of its answer to a probe, uint8 (digest,)."""
 
-    digest: Annotated[Tensor, TensorSpec("digest", dtype="uint8", public="a hash of noise that nobody can guess")]
+    digest: Annotated[Tensor, TensorSpec("digest", dtype="uint8", public="a hash of unpredictable noise")]
 
 
 @message
@@ -119,7 +119,7 @@ class MaskedSums(PartyMessage):
 
 @message
 class OpenedSums(ServerMessage):
-    """Server to party: its own sums, still under its mask, int64 (bins, vectors); what one unit of a vector stands for.
+    """Server to party: its own sums, still under its mask, int64 (bins, vectors), and the vectors' units.
 
     Args:
         rate: factor of this round's steps.
@@ -139,7 +139,7 @@ PROBE = 1  # level of a probe's vectors
 
 
 def sum_limits(federation: FederationConfig, vectors: int) -> dict[str, int]:
-    """The largest value of their dimensions, for so many vectors at a time."""
+    """The largest value of their dimensions, for this many vectors at a time."""
     return {
         "columns": COLUMNS,
         "nonce": NONCE,

@@ -1,4 +1,4 @@
-"""Parameters of sums under encryption: how strong, how noisy, how large a sum may be, how many are too many."""
+"""Parameters of sums under encryption: security, noise, range of sums, and number of answers."""
 
 from __future__ import annotations
 
@@ -31,14 +31,13 @@ _LONGEST = DEGREE * (SIGMA**2 + 1) * (1 + _TAIL / math.sqrt(DEGREE)) ** 2  # |(e
 
 @dataclass(frozen=True)
 class SumSize:
-    """What the sums of a run need.
+    """Parameters of a run's sums.
 
     Args:
-        rows: n, over which is summed.
+        rows: n, the number of summands.
         weight: the largest magnitude of an entry of the party's matrix; 1 for bins.
 
-    Raises:
-        InputError: nothing is left of the range for sums.
+    Raises InputError if no range is left for sums.
     """
 
     rows: int
@@ -60,7 +59,7 @@ class SumSize:
 
     @cached_property
     def hidden(self) -> float:
-        """Deviation of M e + u e_d - e' s in one sum: what the server could compute something from."""
+        """Deviation of M e + u e_d - e' s in one sum, the part that would inform the server."""
         columns = self.rows * self.weight**2 * SIGMA**2
         masks = DEGREE * SIGMA**2 * (SIGMA**2 + _TERNARY)
         return math.sqrt(columns + masks)
@@ -77,7 +76,7 @@ class SumSize:
 
     @cached_property
     def largest_error(self) -> int:
-        """Bound of the error of an encrypted sum, but once in 2^86."""
+        """Bound of an encrypted sum's error, exceeded with probability 2^-86."""
         return math.ceil(_TAIL * math.hypot(self.hidden, self.flood))
 
     @cached_property
@@ -87,16 +86,16 @@ class SumSize:
 
     @cached_property
     def largest_sum(self) -> int:
-        """Sums are between its negative and it."""
+        """Largest magnitude of a sum."""
         return (1 << (WORD - 1)) // self.step - 1
 
     @property
     def precision(self) -> int:
-        """Bits of a number, besides its sign, with which no sum can leave the range."""
+        """Bits of a number besides its sign, such that no sum leaves the range."""
         return (self.largest_sum // (self.rows * self.weight)).bit_length() - 1
 
     def refuse_large(self, bits: int) -> None:
-        """Raises InputError if sums of numbers of so many bits, besides the sign, could leave the range."""
+        """Raises InputError if sums of numbers of `bits` bits, besides the sign, could leave the range."""
         if bits > self.precision:
             raise InputError(
                 f"sums over {self.rows} rows of numbers of {bits} bits could leave the range of {self.largest_sum}",
@@ -110,16 +109,16 @@ class SumSize:
 
     @property
     def largest_probe_error(self) -> int:
-        """Bound of the error of a probe's sum, but once in 2^86."""
+        """Bound of a probe sum's error, exceeded with probability 2^-86."""
         return math.ceil(_TAIL * math.hypot(self.hidden, self.probe_noise))
 
     def residual(self, answers: int, noise: float = 0) -> float:
-        """Deviation of the errors of an RLWE sample that is as hard as the hint is, after so many answers.
+        """Error deviation of an RLWE sample that is as hard as the hint after this many answers.
 
         Every answer is a hint about (u, e'): its inner product with h = (e_d, -s), plus the last noise. With such hints
         the sample is as hard as one without, whose errors have the deviation σ_0: 1 / σ_0^2 = 2 (1 / σ^2 + B / f^2),
-        where B is the largest eigenvalue of Σ h h' (Kim, Lee, Seo and Song 2023, Hint-MLWE, Theorem 1). B is bounded
-        by the sum of |h|^2, as if all answers were to one vector: however alike they are, and repeated or not.
+        where B is the largest eigenvalue of Σ h h' (Kim, Lee, Seo and Song 2023, Hint-MLWE, Theorem 1). B is bounded by
+        the sum of |h|^2, as if all answers were to one vector: however alike they are, and repeated or not.
 
         Args:
             noise: deviation of the answers' last noise; 0 for `flood`.
@@ -128,11 +127,11 @@ class SumSize:
 
     @cached_property
     def most_answers(self) -> int:
-        """Answers under one hint until `residual` is LEAST_SIGMA, for which the table is."""
+        """Answers under one hint until `residual` is LEAST_SIGMA, the published table's deviation."""
         return int((1 / LEAST_SIGMA**2 / 2 - 1 / SIGMA**2) * self.flood**2 / _LONGEST)
 
     def disclosed(self, bins: int, answers: int) -> float:
-        """Bits that `answers` sums over each bin tell of the columns at most, through the rounding's remainder.
+        """Most bits that `answers` sums over each bin reveal about the columns, through the rounding's remainder.
 
         The server knows e, so a remainder is M e under a Gaussian of deviation `flood`: a channel whose capacity is at
         most half of the ratio of the variances, in nats.
@@ -141,7 +140,7 @@ class SumSize:
 
 
 def security(degree: int = DEGREE, word: int = WORD, sigma: float = SIGMA) -> int:
-    """Bits of security by the published table, 0 if less than 128."""
+    """Bits of security by the published table; 0 if below 128."""
     if sigma < LEAST_SIGMA:
         return 0
     return max((bits for bits, most in zip((128, 192, 256), STANDARD.get(degree, (0, 0, 0)), strict=True)
@@ -153,12 +152,12 @@ ROWS_A_BIN = 10
 
 
 def solvable(bins: Mapping[str, int], rows: int) -> str:
-    """A sentence about parties whose bins are so many, each by itself or all together, that the rows' labels can be
-    solved for from sums of them over each bin; "" if there is none.
+    """A sentence about parties with so many bins, alone or together, that their sums determine the rows' labels; "" if
+    none.
 
     Args:
-        bins: of all columns, by party.
-        rows: of training.
+        bins: bins of all columns, by party.
+        rows: number of training rows.
     """
     together = {"all together": sum(bins.values())} if len(bins) > 1 else {}
     many = [f"{who} {count}" for who, count in {**bins, **together}.items() if count * ROWS_A_BIN > rows]

@@ -1,4 +1,4 @@
-"""A test that a party's hint is one, before the server returns anything to the party.
+"""A test that a party's hint is valid, before the server returns anything to the party.
 
 What the server returns (`Sender.opened`) is y - H s under a noise of deviation F. A party that chose H' = H + D would
 read D s, and with it s and all numbers. So there are PROBES vectors of zeros first, once in a session:
@@ -6,8 +6,8 @@ read D s, and with it s and all numbers. So there are PROBES vectors of zeros fi
     1   server   c of zeros, from a seed that only it knows                  -> every party
     2   party    a hash of y = M c + u c_d + f                                -> server
     3   server   the seed                                                     -> every party
-    4   party    makes c of the seed itself; if they are the same, y          -> server
-        server   the hash is y's, and |y - H s| is below a bound, in full and not modulo Δ
+    4   party    makes c of the seed itself; if they are the same, y          -> server server   the hash is y's, and |y
+    - H s| is below a bound, in full and not modulo Δ
 
 **Towards the server**: it has opened the vectors before it sees y, so that y is a sum of zeros. **Towards the party**:
 it is bound to y before it knows s. A hint that deviates passes only if D s is in one interval of twice the bound for
@@ -16,11 +16,11 @@ at most 3^-8, and c of them, for as many entries of s, with 3^-8c. What passes h
 deviations of the honest error, and under F = FLOOD of these: a sum tells at most (11 PROBED / FLOOD)^2 / 2 nats of it,
 1.4e-5.
 
-What is left is an assumption: that a party whose y is close to H s without knowing s knows short M' and u' with H
-close to M' A + u' a_d (a knowledge assumption; the short vectors are what it would have sent honestly, of other rows).
+What is left is an assumption: that a party whose y is close to H s without knowing s knows short M' and u' with H close
+to M' A + u' a_d (a knowledge assumption; the short vectors are what it would have sent honestly, of other rows).
 
-f is PROBED times what it hides, less than FLOOD, as there are PROBES answers only: `SumSize.residual` for the hint,
-and 8 / 2 PROBED^2 nats a bin of the columns at most. y needs no salt: f alone is beyond guessing.
+f is PROBED times what it hides, less than FLOOD, as there are PROBES answers only: `SumSize.residual` for the hint, and
+8 / 2 PROBED^2 nats a bin of the columns at most. y needs no salt: f alone is beyond guessing.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class Probe:
         return self._keys.dummy
 
     def blocks(self) -> Iterator[Words]:
-        """c of every block of rows, (rows, PROBES). To be called once."""
+        """c of every block of rows, (rows, PROBES). Called once."""
         for first in range(0, self._size.rows, BLOCK):
             zeros = np.zeros((min(BLOCK, self._size.rows - first), PROBES), np.int64)
             yield self._sender.encrypt(self._keys, zeros, first // DEGREE)
 
     def refuse(self, hint: Hint, y: Words) -> None:
-        """Raises InputError if y, (bins, PROBES), is not what a party with this hint answers."""
+        """Raises InputError if y, (bins, PROBES), does not fit the party's hint."""
         error = (y - hint.times(self._keys)).view(np.int64)
         most = self._size.largest_probe_error
         if ((error > most) | (error < -most)).any():

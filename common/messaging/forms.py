@@ -96,7 +96,7 @@ class Packed:
             little-endian; uint8 (bytes,).
         numbers: float32; a scale's (low, high), (2, columns), or high alone if it is symmetric, (1, 1); the mean of
             signs, (1,); else empty.
-        places: of the largest entries in the tensor row by row, ascending, unsigned (k,); else empty.
+        places: of the largest entries, row by row, ascending, unsigned (k,); else empty.
     """
 
     form: Form

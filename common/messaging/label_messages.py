@@ -24,7 +24,7 @@ class Labels(ServerMessage):
 class Beliefs(ServerMessage):
     """Server to party, where labels are protected: distributions over the classes, float32 (rows, classes).
 
-    What noisy labels and model say together, by Bayes' rule: all that the server itself learns from.
+    The posterior given noisy labels and the model: all that the server itself learns from.
     """
 
     alike: ClassVar[Alike | None] = Alike(("y",))

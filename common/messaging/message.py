@@ -191,7 +191,7 @@ def largest_bytes(kind: type[Message], limits: Mapping[str, int], form: Form = A
 
     Args:
         limits: maximum size of every dimension, by name.
-        form: of float32 tensors; scales and positions can make them larger than uncompressed ones.
+        form: form of float32 tensors; scales and positions can exceed the uncompressed size.
     """
     return SCALAR_ALLOWANCE + sum(_largest(spec, limits, form) for _, spec in tensor_specs(kind))
 

@@ -209,7 +209,7 @@ def row_gradients(
 ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
     """Losses and gradients of a batch, row by row. Dropout draws anew for every row.
 
-    `loss` is of one row; `torch.func.functional_call` gives a module its parameters.
+    `loss` takes one row; `torch.func.functional_call` passes a module its parameters.
 
     Returns:
         The losses, (rows,); the gradients at the parameters, (rows, *shape) by name; at the inputs, (rows, ...).

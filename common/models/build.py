@@ -100,9 +100,9 @@ def build_model(config: ModelConfig, input_shape: Shape, start: torch.Generator,
 
 
 class InBfloat16(nn.Sequential):
-    """Layers that compute in bfloat16 where autocast takes it to be safe, with their float32 weights: float32
-    (rows, ...) -> float32 (rows, width). Checkpoints fit the same layers in float32; so do exported programs compute,
-    since run times of ONNX lack bfloat16 on processors.
+    """Layers that compute in bfloat16 where autocast considers it safe, with float32 weights: float32 (rows, ...) ->
+    float32 (rows, width). Checkpoints fit the same layers in float32. Exported programs compute in float32, since ONNX
+    runtimes lack bfloat16 on CPUs.
     """
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -113,7 +113,7 @@ class InBfloat16(nn.Sequential):
 
 
 def _pretrained(config: PretrainedConfig, input_shape: Shape, base: Path) -> nn.Module:
-    """A linear layer on a tower: of a frozen one alone, whose embeddings are the party's columns."""
+    """A linear layer after a tower; for a frozen tower the layer alone, as its embeddings are the party's columns."""
     if not config.tune:
         return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), config.embedding))
     found = open_tower(config, base)
@@ -126,7 +126,7 @@ def _pretrained(config: PretrainedConfig, input_shape: Shape, base: Path) -> nn.
 
 
 def build_head(config: HeadConfig, inputs: int, classes: int, start: torch.Generator, base: Path = Path()) -> nn.Module:
-    """The server's head: (batch, inputs) float32 -> (batch, classes). Other arguments and errors as of
+    """The server's head: (batch, inputs) float32 -> (batch, classes). Other arguments and errors as for
     `build_model`.
     """
 
@@ -188,7 +188,7 @@ def output_width(model: nn.Module, input_shape: Shape) -> int:
 
 
 def _checked(model: nn.Module, config: object, width: int) -> nn.Module:
-    """Has a user's own model check the form of its outputs each time, since it may depend on the rows."""
+    """Checks the shape of a user model's outputs at every call, since it may depend on the rows."""
     if isinstance(config, UserModule):
         (what,) = user_parts(model=config)
         model.register_forward_hook(partial(_check_output, what.removeprefix("its model "), width))

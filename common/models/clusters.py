@@ -67,8 +67,8 @@ def fuzzy_c_means(
     Args:
         clusters: C, at most n.
         fuzziness: m, from 1.1; 2 is usual, and the fastest.
-        tolerance: of centres, in scaled units: iteration ends when none of their coordinates moves further.
-        start: centres (C, d), as of an earlier batch; None begins with points that are far apart, always the same.
+        tolerance: iteration ends when no coordinate of a centre moves further, in scaled units.
+        start: centres (C, d), such as an earlier batch's; None for points far apart, always the same.
     """
     _check(points, clusters, fuzziness)
     wide = points.detach().double()

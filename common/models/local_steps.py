@@ -39,9 +39,9 @@ class Descent:
     """Bounds the steps of optimisers over one batch after the other.
 
     Args:
-        optimisers: of the parameters that step together. Only `torch.optim.SGD` is bounded: the others scale gradients
-            by themselves.
-        buffers: of the model, such as the running statistics of a batch norm, which every forward pass in training
+        optimisers: those that step together. Only `torch.optim.SGD` is bounded: the others scale gradients by
+            themselves.
+        buffers: the model's, such as the running statistics of a batch norm, which every forward pass in training
             changes. A step that is tried or taken back restores them.
 
     Attributes:

@@ -134,7 +134,7 @@ class Squared:
 
 
 class PoissonDeviance(Squared):
-    """`2 (y log(y / m) - y + m)`, summed over targets, of positive means m instead of logits: a value alone."""
+    """`2 (y log(y / m) - y + m)`, summed over targets, of positive means m instead of logits; only its value."""
 
     def value(self, logits: Tensor, targets: Tensor) -> Tensor:
         m, y = logits.double().clamp_min(torch.finfo(torch.float32).tiny), targets.double()

@@ -15,7 +15,7 @@ _TOLERANCE = 1e-5  # of the largest output: tolerance for kernels that sum in an
 
 
 def mixing(model: nn.Module, rows: Tensor) -> str:
-    """How a row changes a model's outputs of other rows; "" if it does not.
+    """How a row changes a model's outputs for other rows; "" if it does not.
 
     Tested in training and evaluation mode, in the row's own batch and in the next one. The model and the generators do
     not change. `rows` are at least 2 of the party's own, (batch, ...), on the model's device.

@@ -1,11 +1,11 @@
-"""L-BFGS over vectors that stay with their owners: of them only scalar products are joined.
+"""L-BFGS over vectors that stay with their owners; only scalar products are exchanged.
 
 Chen, Wang and Zhou, "Large-scale L-BFGS using MapReduce" (NIPS 2014). The direction of the two-loop recursion (Nocedal
 and Wright 2006, algorithm 7.4) lies in the span of the last m steps s, the changes y of the gradient, and the gradient
 g. Its coefficients follow from the scalar products of these 2 m + 1 vectors, which are sums over the owners' parts.
 
-Products travel as fixed-point numbers, so all vectors are divided by the length of the newest step, and pairs stay
-divided by that of their own.
+Products travel as fixed-point numbers, so all vectors are divided by the newest step's length; earlier pairs stay
+divided by their own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def direction(products: Floats) -> Floats:
 
     Args:
         products: scalar products (2 m + 1, 2 m + 1) of s_1 .. s_m, y_1 .. y_m and g, the oldest first. Pairs without
-            positive curvature (s y <= 0), as rounding can make them, are left out.
+            positive curvature (s y <= 0), which rounding can produce, are left out.
     """
     pairs = len(products) // 2
     used = [pair for pair in range(pairs) if products[pair, pairs + pair] > 0]
@@ -46,14 +46,13 @@ def direction(products: Floats) -> Floats:
 
 
 def minimum_along(slope: Callable[[float], float], guess: float) -> float:
-    """The place from 0 on at which a convex function is least.
+    """The minimiser of a convex function on [0, ∞).
 
     Args:
-        slope: the derivative at a place, negative at 0.
-        guess: about where; above 0.
+        slope: the function's derivative, negative at 0.
+        guess: an approximate minimiser, above 0.
 
-    Raises:
-        ValueError: the function falls without end.
+    Raises ValueError if the function has no minimum.
     """
     low, high = 0.0, guess
     for _ in range(_DOUBLINGS):
@@ -64,14 +63,14 @@ def minimum_along(slope: Callable[[float], float], guess: float) -> float:
 
 
 class Share:
-    """An owner's parts of the vectors, each of the shape of its parameters. An own state of a protocol.
+    """An owner's parts of the vectors, each of the shape of its parameters. A protocol's own state.
 
     Args:
         pairs: m, at most.
 
     Attributes:
         at: the owner's parameters.
-        unit: what the gradient is multiplied by: 1 / length of the newest step.
+        unit: factor of the gradient: 1 / length of the newest step.
     """
 
     def __init__(self, start: Floats, pairs: int, unit: float) -> None:
@@ -83,18 +82,18 @@ class Share:
         self._direction: Floats | None = None
 
     def products(self, gradient: Floats) -> Floats:
-        """Takes the gradient at `at`, and returns the scalar products that `direction` asks for, over this part."""
+        """Takes the gradient at `at`, and returns this part of the scalar products for `direction`."""
         self._gradient = gradient
         joined = self._vectors()
         return joined @ joined.T
 
     def turn(self, coefficients: Floats) -> Floats:
-        """The part of the direction with these coefficients, which `step` follows."""
+        """This part of the direction with these coefficients, for `step`."""
         self._direction = (coefficients @ self._vectors()).reshape(self.at.shape)
         return self._direction
 
     def step(self, length: float, unit: float) -> None:
-        """Steps along the direction: `length` times it. `unit` is that of the gradient from now on."""
+        """Moves `length` times along the direction. `unit` is the gradient's from now on."""
         assert self._direction is not None  # `turn` was called
         self._changes = self._change()[-self._pairs + 1 :] if self._pairs > 1 else []
         step, self._before, self._direction, self.unit = length * self._direction, self._gradient, None, unit

@@ -218,7 +218,7 @@ class Gate:
             visit.rest()
 
     async def _end_unread(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Ends the connection of a caller who is answered before its body has come, and says so."""
+        """Ends the connection of a caller that is answered before its body has arrived, and says so in the response."""
         if request.content.is_eof():
             return
         response.force_close()

@@ -21,7 +21,7 @@ from colonnade.common.errors import ConfigError, nearest
 
 
 def able(trait: str) -> str:
-    """The protocols with this capability, for a hint: one of their exchange, their config or their contract."""
+    """The protocols with this capability of their exchange, config or contract, for a hint."""
     holder = "exchange" if hasattr(Exchange, trait) else "config" if hasattr(ProtocolConfig, trait) else ""
     known = ((name, getattr(one, holder) if holder else one) for name, one in imported_contracts().items())
     return ", ".join(name for name, able in known if getattr(able, trait))
@@ -55,7 +55,7 @@ def _check_releases(federation: FederationConfig, privacy: AnyPrivacyConfig) -> 
 
 
 def _check_rows(federation: FederationConfig, privacy: AnyPrivacyConfig) -> None:
-    """Rejects row protection in protocols whose messages are not one value per row of the kind that is protected."""
+    """Rejects row protection unless the protocol's messages are one value of the protected kind per row."""
     name, sends = federation.protocol.name, CONTRACTS[federation.protocol.name].exchange.sends
     if privacy.protects not in ("", sends):
         able = [known for known, one in imported_contracts().items() if one.exchange.sends == privacy.protects]
@@ -140,7 +140,7 @@ def _check_agreed(federation: FederationConfig) -> None:
 
 
 def _check_keys(config: Config) -> None:
-    """Rejects keys of another number of parts than agreed, and repeated ones of which none can be chosen."""
+    """Rejects keys with another number of parts than agreed, and repeated keys without a policy for them."""
     federation, sources = config.federation, dict[str, object]()
     if config.server is not None:
         sources["server.labels"] = config.server.labels
@@ -172,7 +172,7 @@ def _check_keys(config: Config) -> None:
 
 
 def _check_parties(config: Config) -> None:
-    """Rejects chaos for unknown messages, and unsuited workers."""
+    """Rejects chaos for unknown messages, and unsuitable workers."""
     federation, kinds = config.federation, CONTRACTS[config.federation.protocol.name].kinds
     for name, party in config.parties.items():
         for kind in party.chaos.kinds() - set(kinds):
@@ -199,7 +199,7 @@ def _check_parties(config: Config) -> None:
 
 
 def _check_tower(federation: FederationConfig, owner: str, member: PartyConfig | ActiveConfig) -> None:
-    """Rejects columns of text or images that no tower reads, and a tower without what it reads."""
+    """Rejects columns of text or images without a tower, and a tower without its columns."""
     data, model, protocol = member.data, member.model, federation.protocol
     contents = data.contents if isinstance(data, TableColumnsConfig) else {}
     if not isinstance(model, PretrainedConfig):
@@ -237,7 +237,7 @@ def _check_tower(federation: FederationConfig, owner: str, member: PartyConfig |
 
 
 def _check_precision(federation: FederationConfig, owner: str, member: PartyConfig | ActiveConfig) -> None:
-    """Rejects short numbers where small differences of outputs decide."""
+    """Rejects low precision in protocols that depend on small differences of outputs."""
     if precision_of(member.model) == "float32":
         return
     key, protocol = f"{owner}.model.precision = bfloat16", federation.protocol
@@ -254,7 +254,7 @@ def _check_precision(federation: FederationConfig, owner: str, member: PartyConf
 
 
 def check_workers(federation: FederationConfig, name: str, party: PartyConfig) -> None:
-    """Rejects workers that would have nothing to compute, or where rows cannot be shared out. Raises ConfigError."""
+    """Rejects workers without work, or whose rows cannot be divided. Raises ConfigError."""
     key, protocol = f"parties.{name}.workers = {party.workers}", federation.protocol
     alone = "leave it out: the party is one process"
     if party.workers == 1:
@@ -280,7 +280,7 @@ def check_workers(federation: FederationConfig, name: str, party: PartyConfig) -
 
 
 def _check_store(federation: FederationConfig, key: str, data: DataConfig) -> None:
-    """Rejects a table on disk where a protocol computes with all of its rows at once."""
+    """Rejects a table on disk if the protocol computes with all of its rows at once."""
     protocol = federation.protocol
     if (protocol.typed or protocol.whole) and getattr(data, "store", "memory") == "disk":
         raise ConfigError(
@@ -290,7 +290,7 @@ def _check_store(federation: FederationConfig, key: str, data: DataConfig) -> No
 
 
 def _check_monotone(federation: FederationConfig, key: str) -> None:
-    """Rejects directions of columns where no score could follow them."""
+    """Rejects directions of columns that scores could not follow."""
     if not federation.protocol.monotone:
         raise ConfigError(
             f"{key} with the protocol {federation.protocol.name}: its scores follow no direction of a column",
@@ -356,7 +356,7 @@ def _check_task(federation: FederationConfig, server: ServerConfig) -> None:
 
 
 def _check_counted(federation: FederationConfig, server: ServerConfig) -> None:
-    """Rejects weights and noise where parties count labels and points stand for odds."""
+    """Rejects weights and noise where parties count labels and points express odds."""
     given = {"class_weights": server.class_weights != "none", "privacy.labels": server.privacy.labels is not None}
     if key := next((key for key, there in given.items() if there), None):
         raise ConfigError(
@@ -367,7 +367,7 @@ def _check_counted(federation: FederationConfig, server: ServerConfig) -> None:
 
 
 def _check_labels(federation: FederationConfig, server: ServerConfig) -> None:
-    """Rejects weights of rows where these count alike, and dropping unlabelled rows that are matched by their order."""
+    """Rejects weights of rows that count alike, and dropping unlabelled rows that are matched by order."""
     if not federation.protocol.weighted and getattr(server.labels, "weight", None) is not None:
         raise ConfigError(
             f"server.labels.weight: in {federation.protocol.name} all rows count alike",
@@ -382,7 +382,7 @@ def _check_labels(federation: FederationConfig, server: ServerConfig) -> None:
 
 
 def _check_label_noise(federation: FederationConfig, server: ServerConfig) -> None:
-    """Rejects sets of classes that cannot be drawn of the federation's, and a z that the protocol does not have."""
+    """Rejects sets of classes that cannot be drawn, and settings of a z that the protocol does not have."""
     config, rho = server.privacy.labels, federation.protocol.penalty
     if config is None:
         return
@@ -413,7 +413,7 @@ def _check_label_noise(federation: FederationConfig, server: ServerConfig) -> No
 
 
 def _check_loss(federation: FederationConfig) -> None:
-    """Rejects the loss of another package where none is installed, or the protocol needs more than its gradient."""
+    """Rejects another package's loss if it is not installed, or the protocol needs more than its gradient."""
     if federation.loss == POISSON:
         _check_counts(federation)
         return
@@ -428,7 +428,7 @@ def _check_loss(federation: FederationConfig) -> None:
 
 
 def _check_counts(federation: FederationConfig) -> None:
-    """Rejects Poisson's loss where nothing is counted, or the protocol has the loss of the task alone."""
+    """Rejects Poisson's loss without counts, or with a protocol that supports only the task's loss."""
     said = f"federation.loss = {POISSON}"
     if federation.task != "regression":
         raise ConfigError(f"{said}: classes are not counted", hint="set federation.task to regression")
@@ -440,7 +440,7 @@ def _check_counts(federation: FederationConfig) -> None:
 
 
 def _check_outside(federation: FederationConfig, server: ServerConfig) -> None:
-    """Rejects losses and metrics of packages that the server cannot use."""
+    """Rejects outside losses and metrics that the server cannot use."""
     for name in server.extra_metrics:
         check_metric(name)
     if not federation.loss or federation.loss == POISSON:
@@ -487,7 +487,7 @@ def _check_class_weights(federation: FederationConfig, server: ServerConfig) -> 
 
 
 def _check_decision(federation: FederationConfig, server: ServerConfig) -> None:
-    """Rejects thresholds and recalibration of other than two classes, without rows for them, or of private labels."""
+    """Rejects thresholds and recalibration unless there are two classes, validation rows, and public labels."""
     given = {"decide": server.decide is not None, "calibrate": server.calibrate != "none"}
     for key in (key for key, there in given.items() if there):
         if federation.task == "regression":

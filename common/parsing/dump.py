@@ -22,18 +22,18 @@ KIND_KEYS = ("source", "kind", "mechanism", "name")  # keys that decide the othe
 
 @runtime_checkable
 class WithExclusions(Protocol):
-    """A section that refuses some of its keys beside others, even with their defaults."""
+    """A section in which some keys exclude others, even with their defaults."""
 
     @property
     def left_out(self) -> frozenset[str]:
-        """Keys that a file must not have beside the section's other values."""
+        """Keys that a file must not have, given the section's other values."""
         ...
 
 
 def config_tree(config: BaseModel) -> dict[str, Any]:
     """Keys and values of a checked configuration or section, as JSON and YAML have them.
 
-    Defaults are written too, so that a run goes on with them under a version with other defaults. Null is left out
+    Defaults are included, so that a run continues with them under a version with other defaults. Null is left out
     unless it replaces another default or is a key of a user's own code.
     """
     tree: dict[str, Any] = _pruned(config, config.model_dump(mode="json"))

@@ -1,8 +1,8 @@
 """Runs that 0.2.0 began resume under its defaults.
 
-It had other constants of VIMADMM, linear ADMM and FedVS. Such a run is recognised by its checkpoints: they have the
-hashes of those values, and none of keys that are newer. It stopped no run by default, and others by their accuracy;
-what says so is the member's record of the run. Keys set in the configuration are never changed.
+It had other constants of VIMADMM, linear ADMM and FedVS. Such a run is recognised by its checkpoints, which have hashes
+of those values and none of newer keys. It had no early stop by default, and otherwise stopped by accuracy; the member's
+record of the run tells which. Keys set in the configuration are never changed.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ class _Place:
         return [place for place in found if place.count(".") == min(each.count(".") for each in found)][:_PLACES]
 
     def _sure(self, place: Path, key: str) -> bool:
-        """True if the section has the key, as the file stands; one that it lacks: of whatever kind it would be."""
+        """True if the section, as the file stands, accepts the key; for a missing section, if any of its kinds does."""
         having = [key in _fields(option) for option in self._options(place) if _fields(option)]
         return any(having) if _path(self._tree, place) == place else bool(having) and all(having)
 
@@ -195,7 +195,7 @@ class _Place:
         return next(found, "")
 
     def _options(self, path: Path, *, every: bool = False) -> list[Any]:
-        """Possible types at a path; of several models those of the kind named in the file, or with `every` all."""
+        """Possible types at a path; among several models those of the kind named in the file, or with `every` all."""
         options, node = [self._root], self._tree
         for step in path:
             options = [below for option in _fitting(options, node) for below in _below(option, step)]

@@ -34,7 +34,7 @@ def load(path: Path, overrides: tuple[str, ...] = (), *, begun: bool = False) ->
 
     Args:
         overrides: KEY=VALUE with dotted keys, as on the command line.
-        begun: True for a run that goes on or has ended: its id may be one that names no new folder.
+        begun: True for a run that resumes or has ended, whose id need not name a folder.
 
     Raises:
         ConfigError: the message names key, value, allowed values and the nearest key.
@@ -113,7 +113,7 @@ def _protocol(value: Any) -> ProtocolConfig:
 
 
 def _with_tables(config: Config) -> Config:
-    """The same, with no need for `missing` and `unseen` where tables are not encoded."""
+    """The configuration without required `missing` and `unseen` where tables are not encoded."""
     if not config.federation.protocol.typed:
         return config
     return config.model_copy(update={"parties": {name: _with_gaps(party) for name, party in config.parties.items()}})
@@ -127,7 +127,7 @@ def _with_gaps(party: PartyConfig) -> PartyConfig:
 
 
 def _with_widths(config: Config) -> Config:
-    """The same, with the agreed width filled into built-in models that set none."""
+    """The configuration with the agreed width in built-in models that set none."""
     agreed = CONTRACTS[config.federation.protocol.name].width_of(config.federation)
     if agreed is None:
         return config

@@ -87,7 +87,7 @@ def configuration_schema() -> Schema:
 
 
 class _Untitled(GenerateJsonSchema):
-    """No titles, which repeat the keys; of a section's docstring its first paragraph, in one line."""
+    """Omits titles, which repeat the keys, and keeps the first paragraph of a section's docstring in one line."""
 
     def field_title_should_be_set(self, _schema: Any) -> bool:
         return False
@@ -103,7 +103,7 @@ class _Untitled(GenerateJsonSchema):
 def section_schema(model: type[BaseModel], name: str = "{model}") -> Schema:
     """The schema of one section, with its short forms; `$defs` holds the sections below it.
 
-    A choice between kinds of sections is a `oneOf` of references. Sections below are named by `name`.
+    A choice between kinds of sections is a `oneOf` of references. `name` is the pattern of nested sections' names.
     """
     schema = model.model_json_schema(ref_template=_REF + name, schema_generator=_Untitled)
     definitions = {name.format(model=section): found for section, found in schema.pop("$defs", {}).items()}
@@ -191,7 +191,7 @@ def _union(kinds: Mapping[tuple[str, str], str], definitions: Mapping[str, Schem
 
 
 def _any_of(kinds: list[dict[str, Schema]], definitions: Mapping[str, Schema]) -> dict[str, Schema]:
-    """Keys of several kinds, where the kind may be given elsewhere: a value must be valid in one of them."""
+    """Keys of several kinds, where the kind may be given elsewhere: a value must be valid in one kind."""
     found: dict[str, list[Schema]] = {}
     for properties in kinds:
         for key, value in properties.items():
@@ -203,7 +203,7 @@ def _any_of(kinds: list[dict[str, Schema]], definitions: Mapping[str, Schema]) -
 
 
 def _rule(key: str, word: str, section: str, usual: str | None) -> Schema:
-    """The keys of a kind, if it is the named one, or the usual one and none is named."""
+    """The keys of a kind, if it is named, or if it is the default and none is named."""
     asked: Schema = {"properties": {key: {"const": word}}}
     if word != usual:
         asked["required"] = [key]
@@ -268,7 +268,7 @@ def _decide(value: Schema, _definitions: Schema) -> Schema:
 
 
 def _form(value: Schema, definitions: Schema) -> Schema:
-    """Bits of an entry, or a section that one of three keys decides."""
+    """Bits per entry, or a section whose kind one of three keys selects."""
     null = [{"type": "null"}] if value.get("default", 0) is None else []
     kinds = ("BitsConfig", "TopConfig", "SignConfig")
     sections = [{"$ref": _REF + name} for kind in kinds for name in definitions if name.endswith(kind)]
@@ -302,7 +302,7 @@ _FORMS: Mapping[tuple[str, str], Callable[[Schema, Schema], Schema]] = {
 
 
 def _parts() -> dict[str, Schema]:
-    """A party's sections for `every_party` and beside it: no key is required, since the other place may have it."""
+    """A party's sections for `every_party` and for itself: no key is required, since the other place may have it."""
     schema = section_schema(PartyConfig, "{model}" + _PART)
     sections = {**schema.pop("$defs"), _PARTY + _PART: schema}
     parts = {name: _choices(section, sections, whole=False) for name, section in sections.items()}

@@ -171,7 +171,7 @@ def _in_words(schema: Schema, definitions: Mapping[str, Schema]) -> str:
 
 
 def _below(schema: Schema) -> tuple[str, Schema] | None:
-    """The type of the entries of a list or a mapping, and the words before it."""
+    """The type of the entries of a list or a mapping, and the words that precede it."""
     if "prefixItems" in schema:
         return f"list of {len(schema['prefixItems'])}: ", schema["prefixItems"][0]
     if "items" in schema:

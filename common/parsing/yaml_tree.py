@@ -58,8 +58,8 @@ def parse_yaml(text: str) -> Any:
 
 
 def _load(text: str) -> Any:
-    """Parses by libyaml, in a tenth of the time, where that is safe; what it refuses, PyYAML refuses with its own
-    message.
+    """Parses by libyaml, in a tenth of the time, where that is safe; texts that it refuses are parsed by PyYAML, for
+    its message.
 
     libyaml's stack has no limit, and the two differ in tags, question marks and heads of block scalars; their agreement
     on tabs, control characters and Unicode is untested.
@@ -138,7 +138,7 @@ class _Checks(yaml.constructor.SafeConstructor):
             raise yaml.constructor.ConstructorError(None, None, said, node.start_mark) from None
 
     def flatten_mapping(self, node: Any) -> None:
-        """Resolves merge keys, each mapping once. PyYAML's own keeps a pair of a mapping as often as it is merged."""
+        """Resolves merge keys, each mapping once. PyYAML keeps a copy of each pair per merge."""
         if node in self._flat:
             return
         self._flat.add(node)
@@ -236,7 +236,7 @@ def override(tree: dict[str, Any], setting: str) -> None:
 
 def share_template(tree: dict[str, Any]) -> dict[str, Any]:
     """Merges `every_party` under the section of every party in the roster. Raises ConfigError, also for a section of a
-    party that is not in it: an override with a misspelt name would else be a party without data.
+    party outside the roster: a misspelt name in an override would otherwise add a party without data.
     """
     federation, own = tree.get("federation"), tree.get("parties") or {}
     roster: dict[str, str] = {}
@@ -279,7 +279,7 @@ def _merge(under: Any, over: Any, section: str = "") -> Any:
 
 
 def _shared(under: dict[str, Any], source: Any) -> dict[str, Any]:
-    """A template's `data` without keys of its own source alone. Unknown keys stay, and are refused later."""
+    """A template's `data` without keys that belong only to its own source. Unknown keys stay, and are refused later."""
     models = {get_args(model.model_fields["source"].annotation)[0]: model for model in DATA_MODELS}
     named = [name for name in (source, under.get("source")) if isinstance(name, str)]
     models |= {name: config_class(name, "Data") for name in named if name in SOURCES.entries}

@@ -1,6 +1,7 @@
-"""`mechanism: discrete`: one released code a row, its plan (the encoder's noise, and both mechanisms) and its release.
+"""`mechanism: discrete`: one released code per row: its plan (the encoder's noise, and both mechanisms) and its
+release.
 
-A row's code leaves as a random set of codes, the same set whenever it is asked for.
+A row's code leaves as a random set of codes, the same set at every request.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _find_noise = lru_cache(find_noise)  # a second or two, and the same at every me
 
 @dataclass(frozen=True)
 class DiscretePlan(PrivacyPlan):
-    """The plan, in which `releases` is 1: of a row's code, and of its part in the encoder before it.
+    """A plan with one release: a row's code, and its part in the encoder before.
 
     Args:
         encoder: DP-SGD of a party's encoder; its noise multiplier is the plan's.
@@ -58,7 +59,7 @@ class DiscretePlan(PrivacyPlan):
 
     @cached_property
     def of_encoder(self) -> float:
-        """Epsilon that the encoder comes to: at most the configured one."""
+        """The encoder's epsilon, at most the configured one."""
         return self.encoder.epsilon(self.config.delta)
 
     @cached_property
@@ -68,17 +69,17 @@ class DiscretePlan(PrivacyPlan):
 
     @property
     def of_counts(self) -> float:
-        """Epsilon of noisy counts, 0 without."""
+        """Epsilon of noisy counts; 0 without counts."""
         return 0.0 if self.counts is None else self.counts.epsilon
 
     def _events(self, parties: int) -> tuple[Event, Event]:
-        """What is released at some parties, of a training row and of any other: codes add up."""
+        """Events at this number of parties, of a training row and of any other: codes add up."""
         trained = replace(self.encoder, steps=parties * self.encoder.steps)
         codes = parties * (self.of_counts + self.training.epsilon)
         return Event(steps=trained, pure=codes), Event(pure=parties * self.held_out.epsilon)
 
     def epsilon(self, releases: float, adjacency: Adjacency | None = None) -> float:  # noqa: ARG002
-        """Epsilon of a row at a party: of a training row, or of another, whichever is larger; 0 before anything."""
+        """Epsilon of a row at a party, the larger of a training row's and any other's; 0 before any release."""
         return self.person_epsilon([releases])
 
     def person_epsilon(self, releases: Iterable[float]) -> float:
@@ -98,7 +99,7 @@ class DiscretePlan(PrivacyPlan):
 
     @property
     def in_words(self) -> str:
-        """What a training row pays for, and any other."""
+        """The cost of a training row, and of any other."""
         counts = "" if self.counts is None else f", counts {self.of_counts:.2f}"
         return (
             f"a training row: encoder {self.of_encoder:.2f}{counts}, one of {self.codes} codes "
@@ -176,7 +177,7 @@ class CountNoise:
 
         Args:
             labels: classes of the rows, int64 (rows,).
-            named: what the encoder names, int64 (rows,).
+            named: classes that the encoder predicts, int64 (rows,).
         """
         cells = torch.bincount(labels * classes + named, minlength=classes**2)
         noise = torch.from_numpy(discrete_laplace(classes**2, self.scale, bits))
@@ -184,14 +185,14 @@ class CountNoise:
 
 
 class Sets(Protocol):
-    """Draws of rows' codes, one a row."""
+    """Draws of rows' codes, one per row."""
 
     def release(self, rows: Tensor, codes: Tensor) -> Tensor:
         """The sets of rows int64 (n,) with codes int64 (n,): membership as 1 and 0, float64 (n, k)."""
 
 
 class SeededSets:
-    """Draws that can be made again by anybody who knows the seed, for tests.
+    """Reproducible draws from a seed, for tests.
 
     Args:
         bits: rows -> their source of randomness.
@@ -206,13 +207,13 @@ class SeededSets:
 
 
 class CodeRelease:
-    """Releases codes. Which mechanism applies depends on the row alone, not on what it is asked for.
+    """Releases codes. The mechanism depends only on the row, not on the purpose of the request.
 
     Args:
         training: draws of training rows.
         held_out: draws of all others.
-        pay: called before a set leaves; returns the releases that are paid for.
-        counts: noisy counts of what the encoder names, where the plan has them.
+        pay: called before a set leaves; returns the number of paid releases.
+        counts: noisy counts of the encoder's classes, if the plan has them.
     """
 
     def __init__(
@@ -245,8 +246,8 @@ class CodeRelease:
             rows: the rows' numbers, int64 (n,), each once.
 
         Raises:
-            InputError: rows are not named, or the codes are others than planned.
-            CheckpointError: what was drawn before is gone.
+            InputError: row numbers are missing, or the number of codes differs from the plan.
+            CheckpointError: earlier draws are lost.
             BudgetSpent: the encoder was not paid for.
         """
         if rows is None and self._counts is not None and self._plan.counts is not None and private.dtype == torch.int64:

@@ -5,16 +5,16 @@ their own row alone, with a norm of at most 1. A row's gradient x (p - y)' has t
 no gradient of a row. The result is the mean of the second half of all iterates (Polyak and Juditsky 1992), which costs
 nothing.
 
-Epsilon is that of common/privacy/accounting/sampled.py for a row with other features or another label. It holds as long
-as nobody but the party learns which rows were drawn, so draws come from the system's randomness, never from a seed of
-the federation.
+Epsilon is that of common/privacy/accounting/sampled.py for a row with other features or another label. It holds while
+the drawn rows are secret, so draws come from the system's randomness, never from a seed of the federation.
 
-A code book leads from an encoder's probabilities of the classes to one of k codes. Code books are fixed: they depend on
-numbers that every member knows, and on nobody's rows. With k = L C codes a code is the likeliest class and in which of
-L equal parts of 1 / C to 1 its probability lies. Of two classes it is in which of k parts the log-odds of the second
-lie, with bounds evenly from -3.5 to 1: the second is mostly the rarer one. With fewer codes than classes a code is a
-group of classes: of party m the class c is in group (c + m floor(c / k)) mod k, so that two classes that one party puts
-together are apart at another. Where the server groups classes by noisy counts, its groups take their place.
+A code book maps an encoder's class probabilities to one of k codes. Code books are fixed: they depend only on numbers
+that every member knows, not on rows. With k = L C codes a code is the likeliest class together with the one of L equal
+parts of [1 / C, 1] that contains its probability. With two classes it is the one of k parts that contains the log-odds
+of the second, with bounds evenly from -3.5 to 1: the second is mostly the rarer one. With fewer codes than classes a
+code is a group of classes: of party m the class c is in group (c + m floor(c / k)) mod k, so that two classes in one
+group at one party are in different groups at another. Where the server groups classes by noisy counts, its groups take
+their place.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LinearEncoder:
     Args:
         mechanism: the rate of drawing, the noise multiplier and the number of steps.
         clip: C, the largest L2 norm of a row's gradient.
-        lr: the learning rate, for the mean gradient of the rows that are expected in a step.
+        lr: the learning rate, for the sum of gradients divided by a step's expected number of rows.
     """
 
     mechanism: SampledGaussian
@@ -57,7 +57,7 @@ class LinearEncoder:
         """Trains from zero.
 
         Args:
-            features: of all rows, (rows, features); entries that are not finite count as 0.
+            features: all rows', (rows, features); entries that are not finite count as 0.
             targets: a probability of every class, (rows, classes).
             bits: source of the draws; the system's if None.
 
@@ -127,7 +127,7 @@ class CodeBook:
         """The codes of rows.
 
         Args:
-            probabilities: of the classes, (rows, classes).
+            probabilities: class probabilities, (rows, classes).
 
         Returns:
             int64 (rows,), from 0 to k - 1.
@@ -166,12 +166,12 @@ def inputs_of_rows(read: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
 def encoder_inputs(values: Tensor) -> Tensor:
     """Inputs of an encoder, computed from rows.
 
-    Images become histograms of oriented gradients (those of the mean of their colours). Of other values, which should
-    be standardised, there is the value up to 3 deviations and which of nine bins it is in, beside a constant. Either is
-    brought to a norm of at most 1 row by row.
+    Images become histograms of oriented gradients (of their mean colour). Other values, which should be standardised,
+    become the value clipped to 3 deviations, a one-hot of nine bins, and a constant. Each row is scaled to a norm of at
+    most 1.
 
     Args:
-        values: of a party, float32 (rows, columns), (rows, height, width) or (rows, channels, height, width).
+        values: a party's, float32 (rows, columns), (rows, height, width) or (rows, channels, height, width).
 
     Returns:
         float32 (rows, inputs).

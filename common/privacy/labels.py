@@ -113,7 +113,7 @@ class LaplaceLabels:
 
     @property
     def scale(self) -> float:
-        """b of the noise."""
+        """b, the scale of the noise."""
         return self.steps / _GRID
 
     @property
@@ -148,7 +148,7 @@ class NoisyLabels:
     """Released training labels.
 
     Args:
-        values: what was released of every label, float64 (rows, classes); all 0 of rows that wait for their first use.
+        values: every label's release, float64 (rows, classes); all 0 for rows that wait for their first use.
         seeded: True if the noise can be reproduced.
         pending: the labels that wait; None where all are released at the start.
     """
@@ -165,7 +165,7 @@ class NoisyLabels:
         Args:
             labels: class numbers of the training rows, int64 (rows,).
             config: the mechanism and its amount of noise.
-            seed: of the federation; used only where the configuration says `seeded`.
+            seed: the federation's; used only if configured as `seeded`.
 
         Raises:
             InputError: the mechanism does not suit the number of classes.
@@ -178,12 +178,12 @@ class NoisyLabels:
     def waiting(
         self, labels: Tensor, rows: Tensor, config: LabelPrivacyConfig, seed: int, keep: Callable[[Tensor], None]
     ) -> NoisyLabels:
-        """The same, with the labels that wait for a row's first use, if the mechanism has a prior.
+        """The same labels, with those that wait for a row's first use, if the mechanism has a prior.
 
         Args:
             labels: class numbers of the training rows, int64 (rows,).
             rows: their numbers, int64 (rows,).
-            config, seed: as they were drawn with.
+            config, seed: as for `draw`.
             keep: stores the values, before a new release is used.
         """
         if self.noise.draw_by is None:

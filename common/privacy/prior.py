@@ -6,13 +6,13 @@ Here the m - 1 likeliest classes are a group each, all others are one, and a ran
 leans towards the label's (common/privacy/subsets.py). m and d are those of the largest mutual information of set and
 label under the prior; m = k is plain subset selection.
 
-Which groups there are depends on the prior alone. If that was computed without the label, such as by a model that
-learned from releases of other labels, then for every set S of classes and labels y, y'
+The groups depend on the prior alone. If the prior was computed without the label, such as by a model that learned from
+releases of other labels, then for every set S of classes and labels y, y'
 
     P(S | y) / P(S | y') = w^([y in S] - [y' in S]),    w = e^epsilon,
 
-as of plain sets, since all labels of a row share one denominator: epsilon-differential privacy, at delta 0, and
-log L_c = epsilon [c in S] up to a constant.
+as of plain sets, since all labels of a row share one denominator: epsilon-differential privacy, at delta 0, and log L_c
+= epsilon [c in S] up to a constant.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class PendingLabels:
     Args:
         rows: numbers of the training rows, int64 (m,).
         labels: their classes, int64 (m,).
-        values: what was released of each, float64 (m, classes); no bit is set of rows that wait. Changed in place.
-        bits: source of randomness, by the number of labels that were released before.
+        values: each label's release, float64 (m, classes), zeros for rows that wait; changed in place.
+        bits: source of randomness, by the number of labels released before.
         keep: stores values; called with every new release, before it is used.
     """
 
@@ -74,14 +74,14 @@ class PendingLabels:
         return self.values.any(dim=1)
 
     def release(self, batch: Tensor, logits: Tensor) -> Tensor:
-        """Releases the labels of a batch that wait.
+        """Releases the batch's pending labels.
 
         Args:
             batch: row numbers, int64 (rows,).
             logits: the model's prediction of them, (rows, classes), finite.
 
         Returns:
-            The positions that were released now, among the training rows, int64 (new,).
+            Positions of the newly released labels among the training rows, int64 (new,).
 
         Raises:
             EnvironmentFault: the disk refuses the releases; none is used then.
@@ -119,7 +119,7 @@ class _Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class GroupedSubsets(SubsetSelection):
-    """The mechanism for a number of classes; without a prior, and in its epsilon, it is that of plain sets."""
+    """The mechanism for a number of classes. Without a prior it is plain subset selection, with the same epsilon."""
 
     def first(self, rows: int) -> Tensor:
         """As `first_rows`: all others wait for their first use."""
@@ -155,7 +155,9 @@ class GroupedSubsets(SubsetSelection):
 
     @cached_property
     def _choices(self) -> tuple[_Choice, ...]:
-        """Every m and d with few enough sets. Sets of more than half of the groups say less than smaller ones."""
+        """Every m and d with few enough sets. Sets of more than half of the groups are less informative than smaller
+        ones.
+        """
         found = []
         for groups in range(2, self.classes + 1):
             for size in range(1, groups // 2 + 1):
@@ -168,10 +170,10 @@ class GroupedSubsets(SubsetSelection):
         return tuple(found)
 
     def _best(self, descending: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Number of the most informative choice for every row.
+        """Index of the most informative choice for every row.
 
         Args:
-            descending: its prior, the likeliest class first, (rows, classes).
+            descending: the prior, the likeliest class first, (rows, classes).
         """
         found = np.stack([_information(descending, choice) for choice in self._choices])
         best: NDArray[np.int64] = found.argmax(axis=0)

@@ -29,7 +29,7 @@ class Release(Protocol):
         Args:
             private: (rows, ...).
             evaluation: True if they are not used for training.
-            rows: their numbers, int64 (rows,), if every row of the matrix is a function of one data row alone.
+            rows: their numbers, int64 (rows,), if each matrix row is a function of one data row.
         """
 
 
@@ -41,7 +41,7 @@ def release_clear(
 ) -> Released:
     """Releases values as they are: no clipping, no noise, no guarantee.
 
-    Stages with noise map every number to a finite one, so that nothing leaves but what they protect.
+    Stages with noise map every number to a finite one, so that only protected values leave.
 
     Raises:
         TrainingDiverged: a number is not finite.
@@ -52,26 +52,26 @@ def release_clear(
 
 
 def shared(share: NoiseShare, bounded: Tensor, private: Tensor, name: str, epsilon: float | None) -> Released:
-    """Releases clipped values with a share of a sum's noise, in the private ones' dtype: for masked sums alone."""
+    """Releases clipped values with a share of a sum's noise, in `private`'s dtype: only for masked sums."""
     steps = share(bounded)
     return Released(share.value(steps, private), name, epsilon, steps=steps)
 
 
 def once_in_words(plan: PrivacyPlan) -> str:
-    """The words of a mechanism's name about noise once, or ""."""
+    """The part of a mechanism's name that describes noise once, or ""."""
     config = plan.config.once
     return "" if config is None else f" once, {plan.present} present, {config.colluders} colluding"
 
 
 def unpaid(evaluate: str, private: Tensor) -> Released:
-    """Evaluation that no budget pays for: the values as they are (`clean`), or zeros in their place (`none`)."""
+    """An unpaid evaluation: the values as they are (`clean`), or zeros instead (`none`)."""
     if evaluate == "none":
         return Released(torch.zeros_like(private), "zeros", None)
     return Released(private, "none (benchmark)", None)
 
 
 class QuantisedRelease:
-    """Compresses what another stage releases; adds no privacy.
+    """Compresses another stage's releases; adds no privacy.
 
     Args:
         evaluations: wire form for validation and test rows.

@@ -57,7 +57,7 @@ class RowBudget:
 
         Args:
             rows: int64 (n,), without repeats.
-            cost: in releases, if more than an embedding is paid for.
+            cost: in releases, if it includes more than an embedding.
 
         Raises:
             BudgetSpent: one of them would exceed the limit.
@@ -84,8 +84,8 @@ class RowPlan(PrivacyPlan):
     """The plan of a row's releases.
 
     Args:
-        steps: all steps of a party over secretly drawn rows that its budget of steps allows; None without. Every
-            epsilon counts them all, so that it holds whenever the run ends.
+        steps: all of a party's steps over secretly drawn rows within its budget; None without. Every epsilon counts
+            them all, so that it holds whenever the run ends.
     """
 
     config: AdaptivePrivacyConfig
@@ -127,7 +127,7 @@ class RowPlan(PrivacyPlan):
         return radius(self.config.release, self.config.clip)
 
     def event(self, releases: float, adjacency: Adjacency | None = None) -> Event:
-        """As for all mechanisms, with all steps; nothing before the first release, which steps follow."""
+        """As for all mechanisms, with all steps; empty before the first release, which precedes all steps."""
         if not releases:
             return Event()
         return Event(releases, self.noise_multiplier, SENSITIVITY[adjacency or "row"], self.steps)
@@ -227,7 +227,7 @@ class NoisySteps:
 
     Attributes:
         clip: C_0, slightly below the threshold of the noise, since norms and sums are rounded.
-        draw: None: steps are on the announced batch.
+        draw: None, as steps use the announced batch.
     """
 
     draw: Callable[[Tensor], Tensor] | None = None
@@ -271,7 +271,7 @@ class NoisySteps:
 class SampledSteps(NoisySteps):
     """The same over rows that this party draws in secret.
 
-    The rows' sum is divided by the number that is expected: the number that was drawn is as secret as the rows.
+    The rows' sum is divided by the expected number of rows: the drawn number is as secret as the rows.
 
     Args:
         plan: C_0, the rate and sigma_0.
@@ -288,13 +288,9 @@ class SampledSteps(NoisySteps):
         """Pays for a step and draws its rows.
 
         Args:
-            held: numbers of the rows that can be drawn, int64 (rows,): all training rows whose duals are there.
+            held: numbers of the rows that can be drawn, int64 (rows,): all training rows with duals.
 
-        Returns:
-            Numbers of rows, int64 (drawn,); perhaps none.
-
-        Raises:
-            BudgetSpent, EnvironmentFault: as `StepBudget.spend`.
+        Returns int64 (drawn,), possibly empty. Raises BudgetSpent and EnvironmentFault as `StepBudget.spend`.
         """
         self._budget.spend()
         self._expected = max(1.0, self._rate * len(held))

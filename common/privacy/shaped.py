@@ -1,7 +1,7 @@
 """A bottom model whose embeddings lie in the region of the privacy stage.
 
 VFL-AFE (Mi et al. 2023, Section 3.1) clips embeddings into a ball of radius t and notes that noise for its diameter 2t
-is excessive for embeddings that fill only a part of it. The part can be fixed beforehand: vectors without negative
+is excessive for embeddings that fill only part of it. The region can be fixed beforehand: vectors without negative
 entries are at most a right angle apart, so within the same diameter they may be sqrt(2) times as long. On a sphere
 every row has its full length. Crowded embeddings are enlarged (Eqs. 3 to 5), or by a variant that does not use private
 rows.
@@ -29,13 +29,13 @@ class Rescale(nn.Module):
     """The factor 2t / (mu + 3 sd of the distances between embeddings), 1 before the first batch.
 
     `paper` uses the distances of every training batch itself. `released` uses those of earlier releases, corrected for
-    noise: the receiver can compute the same, so it contains nothing private.
+    noise: the receiver can compute it too, so it contains nothing private.
 
     Args:
         rule: `paper`, `released`, or none.
         t: half the diameter of the region.
         shrink: True if the factor may be below 1.
-        deviation: of the noise in releases.
+        deviation: that of the noise in releases.
     """
 
     factor: Tensor

@@ -1,13 +1,12 @@
 """Subset selection: a label is released as a random set of classes that leans towards it.
 
-Source: Ye and Barg, "Optimal schemes for discrete distribution estimation under locally differential privacy", 2018.
-A set S of d of the k classes is drawn, e^epsilon times as likely if it contains the label y:
+Source: Ye and Barg, "Optimal schemes for discrete distribution estimation under locally differential privacy", 2018. A
+set S of d of the k classes is drawn, e^epsilon times as likely if it contains the label y:
 
     P(S | y) = w^[y in S] / (w C(k - 1, d - 1) + C(k - 1, d)),    w = e^epsilon.
 
 The largest ratio between two labels is w: epsilon-differential privacy, at delta 0. d = 1 is randomised response. The
-most informative d maximises the mutual information of S and a label of which nothing is known; it is about
-k / (1 + e^epsilon).
+most informative d maximises the mutual information of S and a uniform label; it is about k / (1 + e^epsilon).
 
 Coins are tossed with integers (common/privacy/laplace.py): w is a fraction, rounded down, and epsilon is that of the
 fraction.
@@ -39,7 +38,7 @@ class SubsetSelection:
     Args:
         classes: k, from 2 to 2^20 - 1.
         size: d, from 1 to k - 1.
-        asked: epsilon as configured. Above 27.7 = 40 log 2 the mechanism is that of 27.7.
+        asked: epsilon as configured; values above 27.7 = 40 log 2 count as 27.7.
 
     Raises:
         InputError: a number is outside its range.
@@ -88,7 +87,7 @@ class SubsetSelection:
 
     @property
     def information(self) -> float:
-        """Mutual information of the set and a label of which nothing is known, in bits."""
+        """Mutual information of the set and a uniform label, in bits."""
         p, d, k = self.kept, self.size, self.classes
         without = 0.0 if p == 1 else (1 - p) * math.log2((1 - p) / (k - d))
         return math.log2(k) + p * math.log2(p / d) + without

@@ -46,10 +46,10 @@ LEAST = 2**8  # the smallest sigma of a share, in steps
 
 
 def share(deviation: float, parties: int) -> int:
-    """The smallest sigma of each party's noise for which the sum over them has a promised deviation.
+    """The smallest sigma of each party's noise for which the sum has the promised deviation.
 
     Args:
-        deviation: promised, in steps: that of a continuous Gaussian to which the sum's noise is added up.
+        deviation: the promised one, in steps: that of the continuous Gaussian that the sum's noise is accounted as.
         parties: n, whose noise counts.
     """
     wanted = Fraction(deviation) ** 2 + SMOOTHING
@@ -66,7 +66,7 @@ def excess(sigma: int, parties: int) -> float:
     """kappa, the logarithm of the largest ratio of probabilities in an entry.
 
     Args:
-        sigma: of each party's noise, in steps.
+        sigma: each party's noise, in steps.
         parties: n.
     """
     tau = 10 * sum(math.exp(-2 * math.pi**2 * sigma**2 * k / (k + 1)) for k in range(1, parties))
@@ -83,8 +83,8 @@ def noisy_ring(plan: PrivacyPlan, bound: float, parties: int, bits: int) -> Ring
     """The ring of sums with noise once: room for every party's clipped values and noise, in fine steps.
 
     Args:
-        bound: at least this large is what the ring has room for, as for evaluations in the clear.
-        bits: of a word.
+        bound: minimum magnitude of values that the ring holds, for evaluations in the clear.
+        bits: bits of a word.
 
     Raises:
         InputError: the bits are too few: the noise would have too few steps, or wrap around.
@@ -102,7 +102,7 @@ def noisy_ring(plan: PrivacyPlan, bound: float, parties: int, bits: int) -> Ring
 
 
 def ring(federation: FederationConfig, privacy: PrivacyPlan | None = None) -> Ring:
-    """The federation's agreed ring, with room for noise that is in a sum once. Raises InputError if sums do not fit."""
+    """The federation's agreed ring, with room for noise once. Raises InputError if sums do not fit."""
     blinding, parties = federation.blinding, len(federation.parties)
     if privacy is not None and privacy.config.once is not None:
         return noisy_ring(privacy, blinding.bound, parties, blinding.bits)
@@ -116,7 +116,7 @@ class NoiseShare:
         source: makes a source of random bytes for each call.
 
     Attributes:
-        sigma: of the discrete Gaussian, in steps.
+        sigma: the discrete Gaussian's, in steps.
     """
 
     def __init__(self, plan: PrivacyPlan, ring: Ring, source: Callable[[], Bits]) -> None:
@@ -130,7 +130,7 @@ class NoiseShare:
         return steps + torch.from_numpy(noise).view(steps.shape)
 
     def value(self, steps: Tensor, like: Tensor) -> Tensor:
-        """What the steps stand for, in dtype and on the device of another tensor."""
+        """The steps' real values, in dtype and on the device of another tensor."""
         return (steps.double() / self._scale).to(like.device, like.dtype)
 
 

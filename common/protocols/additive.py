@@ -1,4 +1,4 @@
-"""Additive models: one shape function a column, boosted from sums that go back, encrypted and masked, to their owner.
+"""Additive models: one shape function per column, boosted from encrypted and masked sums that return to their owner.
 
 Generalised additive models (Hastie and Tibshirani 1986) boosted as explainable boosting machines are (Lou, Caruana and
 Gehrke 2012; Nori, Jenkins, Koch and Caruana 2019), all columns at once, over columns of several parties. A score is
@@ -67,7 +67,7 @@ class Config(BoostedConfig):
 
 @message
 class Counted(ServerMessage):
-    """Server to party: the newest round of which each party's step is in the scores, int64 (parties,); 0: none."""
+    """Server to party: the newest round of each party whose step is in the scores, int64 (parties,); 0 for none."""
 
     alike: ClassVar[Alike | None] = Alike(("rounds",))
 
@@ -76,7 +76,7 @@ class Counted(ServerMessage):
 
 @message
 class Change(PartyMessage):
-    """Party to server, where sums are in the clear: the change of its scores of all rows, float32 (all, scores)."""
+    """Party to server, for sums in the clear: the change of its scores of all rows, float32 (all, scores)."""
 
     d: Annotated[Released, TensorSpec("all", "scores")]
 
@@ -93,7 +93,7 @@ def limits(federation: FederationConfig, config: Config) -> dict[str, int]:  # n
 
 
 def check(federation: FederationConfig, config: Config) -> None:
-    """Refuses what does not go with exact sums."""
+    """Refuses settings that exclude exact sums."""
     check_boosted(federation, "scores")
     parties, blinding = len(federation.parties), federation.blinding
     if config.aggregate == "blinded" and RingSize(blinding.bound, parties, blinding.bits).scale < 1 / STEP:

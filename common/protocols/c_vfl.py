@@ -67,11 +67,7 @@ class Other(ServerMessage):
 
 @message
 class Head(ServerMessage):
-    """Server to party: C(theta_0), float32 (parameters,): layer by layer, weight (out, in), then bias if it has one.
-
-    Args:
-        parameters: C(theta_0), layer by layer, weight (out, in), then bias.
-    """
+    """Server to party: C(theta_0), float32 (parameters,): layer by layer, weight (out, in), then bias if it has one."""
 
     alike: ClassVar[Alike | None] = Alike(("parameters",))
 

@@ -1,11 +1,10 @@
 """Codes: every row of a party is released once, as one of k codes; the server learns from the codes' likelihoods.
 
-For differential privacy at single-digit epsilons, where embeddings that are sent anew in every epoch leave nothing to
-learn from. Linear encoders by DP-SGD over fixed features: Abadi et al. 2016; Tramèr and Boneh 2021. Codes by subset
-selection: Ye and Barg 2018. The server's model is naive Bayes.
+For differential privacy at single-digit epsilons, at which noise on embeddings of every epoch would hide everything.
+Linear encoders by DP-SGD over fixed features: Abadi et al. 2016; Tramèr and Boneh 2021. Codes by subset selection: Ye
+and Barg 2018. The server's model is naive Bayes.
 
-    for each round t:
-        server and parties derive the batch B(t)
+    for each round t: server and parties derive the batch B(t)
       1   server     until a party's first codes have come: the labels of all training rows, or with private labels
                      distributions over the classes                                                     -> party k
       2   party k    unless it has one, theta_k: a linear encoder of fixed features of its own rows, by DP-SGD over
@@ -67,7 +66,7 @@ class Lessons(ServerMessage):
 
 @message
 class Labels(ServerMessage):
-    """Server to party: the classes of a block of training rows, int64 (rows,). They are hidden from no party.
+    """Server to party: the classes of a block of training rows, int64 (rows,).  Every party receives them.
 
     Args:
         block: number of the block: rows are in the order of the training part, a batch each.
@@ -81,7 +80,7 @@ class Labels(ServerMessage):
 
 @message
 class Beliefs(ServerMessage):
-    """Server to party, where labels are protected: what the noisy labels say, float32 (rows, classes).
+    """Server to party, for protected labels: what the noisy labels imply, float32 (rows, classes).
 
     Args:
         block: as above.
@@ -96,7 +95,7 @@ class Beliefs(ServerMessage):
 
 @message
 class Counts(PartyMessage):
-    """Party to server: how many training rows of each class its encoder names what, with noise.
+    """Party to server: noisy counts of training rows by class and by the class that its encoder predicts.
 
     int64 (classes, classes), a row for each class.
     """
@@ -120,7 +119,7 @@ class Codes(PartyMessage):
 
 @message
 class Evaluation(PartyMessage):
-    """Party to server: the same of one block of the validation or test rows, uint8 (rows, codes)."""
+    """Party to server: sets of codes for one block of validation or test rows, uint8 (rows, codes)."""
 
     part: str
     block: int

@@ -86,11 +86,11 @@ class Embedding(PartyMessage):
 class Differences(ServerMessage):
     """Server to party: C(delta^j) / mu, float32 (losses, directions): one loss a batch, or one a row.
 
-    Divided by mu they are slopes, and fit into half precision. `mark` says what the directions were drawn from.
+    Divided by mu they are slopes, and fit into half precision.
 
     Args:
-        round: that of the embedding which it answers.
-        mark: of the keystream that the directions were drawn from.
+        round: the embedding's round.
+        mark: that of the keystream of the directions.
     """
 
     mark: int
@@ -115,7 +115,7 @@ def check(_federation: FederationConfig, config: Config) -> None:
         )
     if config.ahead is not None and not config.arrivals:
         raise ConfigError(
-            f"federation.protocol.ahead = {config.ahead}: where all come together nobody is ahead",
+            f"federation.protocol.ahead = {config.ahead}: `ahead` needs asynchronous rounds",
             hint="leave it out, or set arrivals to true",
         )
 

@@ -1,14 +1,13 @@
 """FedVS: the exact sum of all embeddings, from the fastest parties' coded responses.
 
-Li, Yao, Liu, "FedVS: Straggler-Resilient and Privacy-Preserving Vertical Federated Learning for
-Split Models" (ICML 2023), Algorithm 1. N parties with polynomial networks (Eq. 1), K segments of
-rows, T masks, a field of p elements; R = 2 (K + T - 1) + 1 responses are enough.
+Li, Yao, Liu, "FedVS: Straggler-Resilient and Privacy-Preserving Vertical Federated Learning for Split Models" (ICML
+2023), Algorithm 1. N parties with polynomial networks (Eq. 1), K segments of rows, T masks, a field of p elements; R =
+2 (K + T - 1) + 1 responses are enough.
 
     once:
       2-5 party n    X_n = Round(2^lx [x, x^2 .. x^D, 1]) in the field, its rows cut into K segments
       6-8 party n    T random masks; the share F_n(alpha_j) of segments and masks (Eq. 2), sealed -> party j
-    for each round t:
-        server and parties derive the coded batch B(t): K |B| real rows
+    for each round t: server and parties derive the coded batch B(t): K |B| real rows
      15 party n    W_n rounded at random to multiples of 2^-lw (Eq. 3)
      16-18 party n T random masks; the share G_n(alpha_j) (Eq. 4), sealed                        -> party j
         party j    senders it could decrypt                                                      -> server
@@ -16,7 +15,7 @@ rows, T masks, a field of p elements; R = 2 (K + T - 1) + 1 responses are enough
         party j    notes the set on its disk, and refuses one that is too small, or another than the round had before
         party j    unless the set can only be all: a proof for each other party that it was told it      -> server
         server     the proofs, once floor((N + T) / 2) + 1 parties have sent theirs                      -> all
-        party j    answers if so many parties were told the same set
+        party j    answers if that many parties were told the same set
      23 party j    H_j = sum_n F_n(alpha_j)[B] G_n(alpha_j) (Eq. 5)                               -> server
      27-30 server  from the first R: psi(beta_k) = sum_n X_n,k W_n (Eq. 6), 1/N of it in the reals (Eq. 7)
      31 server     one step on its model; the gradient at the average embedding                  -> all
@@ -80,7 +79,9 @@ class Config(ProtocolConfig):
         return (parties - stragglers - 1) // 2 + 1 - self.masks
 
     def confirming(self, parties: int) -> int:
-        """q, the parties that confirm a set before any answers: no two sets have so many, where T parties lie."""
+        """q, the parties that must confirm a set before any answers: no two sets have q confirmations if T parties
+        lie.
+        """
         return (parties + self.masks) // 2 + 1
 
     def coded_batch(self, batch: int, parties: int) -> int:
@@ -119,7 +120,7 @@ class Prepared(PartyMessage):
 
     Args:
         held: the number of that sharing, or "".
-        columns: of its quantised data: powers of its features, and one for the bias.
+        columns: number of quantised columns: powers of its features, and one for the bias.
     """
 
     held: str
@@ -128,7 +129,7 @@ class Prepared(PartyMessage):
 
 @message
 class Preparation(ServerMessage):
-    """Server to party: the number of the sharing that counts, whether to make it now, everybody's columns.
+    """Server to party: the number of the valid sharing, whether to make it now, and every party's columns.
 
     Args:
         sharing: its number.
@@ -159,10 +160,10 @@ class Shares(PartyMessage):
 
 @message
 class Bundle(ServerMessage):
-    """Server to party: the boxes that are for it, end to end, and the length of each, 0 where there is none.
+    """Server to party: the boxes for it, concatenated, and the length of each, 0 where there is none.
 
     Args:
-        lengths: 0 of who sent none, and of the receiver.
+        lengths: 0 for the receiver, and for parties that sent none.
     """
 
     stage: int
@@ -172,7 +173,7 @@ class Bundle(ServerMessage):
 
 @message
 class Opened(PartyMessage):
-    """Party to server: whose shares of a stage it has, 1 or 0 each."""
+    """Party to server: 1 for each party whose share of a stage it has, else 0."""
 
     stage: int
     senders: Annotated[Tensor, TensorSpec("parties", dtype="uint8", public="which boxes came and could be opened")]
@@ -180,7 +181,7 @@ class Opened(PartyMessage):
 
 @message
 class Senders(ServerMessage):
-    """Server to party: over whose models a stage sums, 1 or 0 each, and the server's signature.
+    """Server to party: 1 for each party whose model a stage sums, else 0; and the server's signature.
 
     Args:
         signature: the server's; empty on loopback without TLS.
@@ -197,8 +198,8 @@ class Senders(ServerMessage):
 class Answer(PartyMessage):
     """Party to server: H_j of a block of coded rows, elements of the field as int32 (coded, width).
 
-    `senders` is the hash of the set that it sums over: answers for different sets decode to nothing.
-    Without rows it says that the party answers for no block of the stage.
+    `senders` is the hash of the summed set: answers for different sets cannot be decoded together. An answer without
+    rows means that the party answers for no block of the stage.
 
     Args:
         senders: hash of the stage's set of senders.
@@ -214,7 +215,7 @@ class Answer(PartyMessage):
 class Gradient(ServerMessage):
     """Server to party: the gradient of the batch's mean loss at the average embedding, float32 (rows, width).
 
-    Of the real rows of the batch, in segment order.
+    Rows are the batch's real rows, in segment order.
     """
 
     alike: ClassVar[Alike | None] = Alike(("dh",))

@@ -61,7 +61,7 @@ class Config(RegressionConfig):
 
 
 def check(federation: FederationConfig, config: Config) -> None:
-    """Refuses what exact sums do not go with, and standard errors of coefficients that have none."""
+    """Refuses settings that exclude exact sums, and standard errors with a penalty."""
     check_regression(federation, config)
     known = federation.task == "classification" or federation.loss == POISSON  # a number's noise is not
     if config.errors and not (config.c == "none" and known and scores_of(federation) == 1):

@@ -57,13 +57,13 @@ class Config(ProtocolConfig):
     missing: Missing = "zero"
 
     def settled(self, task: str) -> Self:
-        """The same; numbers have another penalty, because the squared loss is curved more than cross-entropy."""
+        """Sets the penalty of a regression: the squared loss has more curvature than cross-entropy."""
         return self.with_default("rho", 0.5) if task == "regression" else self
 
 
 @message
 class Update(ServerMessage):
-    """Server to party: g, what the augmented Lagrangian gains by each logit, float32 (rows, classes)."""
+    """Server to party: g, the gradient of the augmented Lagrangian at the logits, float32 (rows, classes)."""
 
     alike: ClassVar[Alike | None] = Alike(("g",))
 

@@ -65,16 +65,16 @@ class Config(RegressionConfig):
 
     @property
     def factor(self) -> float:
-        """Points of a step of 1 in the logarithm of the odds."""
+        """Points per 1 of the log-odds."""
         return self.pdo / math.log(2)
 
     @property
     def offset(self) -> float:
-        """Score of a row as likely a good as a bad."""
+        """Score of a row with odds of 1."""
         return self.points - self.factor * math.log(self.odds)
 
     def scale(self, start: float) -> dict[str, Any]:
-        """The scale as JSON; `base` is the score of a row with that logit of the second class, without the parties."""
+        """The scale as JSON; `base` is the score at this logit of the second class, without the parties' points."""
         base = self.offset - self.factor * start
         agreed = {"pdo": self.pdo, "points": self.points, "odds": self.odds}
         return {"base": base, "rounded": round(base), **agreed, "factor": self.factor, "offset": self.offset}
@@ -82,7 +82,7 @@ class Config(RegressionConfig):
 
 @message
 class InformationValues(PartyMessage):
-    """Party to server: IVs of its columns, float64 (columns,), or of none."""
+    """Party to server: information values of its columns, float64 (columns,), or empty."""
 
     iv: Annotated[Released, TensorSpec("columns", dtype="float64")]
 
@@ -95,7 +95,7 @@ class Chosen(ServerMessage):
 
 
 def check(federation: FederationConfig, config: Config) -> None:
-    """Refuses other than two classes, and what a regression does not go with."""
+    """Refuses other than two classes, and settings that a regression excludes."""
     if federation.task != "classification" or federation.outputs != 2:
         what = "a number" if federation.task == "regression" else f"{federation.outputs} classes"
         raise ConfigError(

@@ -71,17 +71,17 @@ class Config(BoostedConfig):
     )
 
     def bits_of(self, size: SumSize) -> int:
-        """With noise few enough that it has room in the range too: finer ones would be lost in it."""
+        """Bits of a gradient; fewer with noise, which needs room in the range and would drown finer steps."""
         return min(size.precision - 1, NOISY_BITS) if self.noise else super().bits_of(size)
 
 
 @message
 class Nodes(ServerMessage):
-    """Server to party, in the clear and below the root, in the place of vectors: the node of each row of a block.
+    """Server to party, in the clear and below the root, instead of vectors: the node of each row of a block.
 
     Args:
-        n: the node's number among those that the level asks about, from 1, or 0: for each output digits to base 256,
-            the lowest first, uint8 (cells, outputs, digits).
+        n: the node's number among the level's requested ones, from 1, or 0: for each output base-256 digits, the lowest
+            first, uint8 (cells, outputs, digits).
     """
 
     alike: ClassVar[Alike | None] = Alike(("n",), key=("level", "block"))
@@ -104,7 +104,7 @@ class Wanted(ServerMessage):
     """Server to party: splits: columns, int64 (records,), and their bins on the left, packed bits (records, left).
 
     Args:
-        first: number of the first: later ones that a skipped round asked for are forgotten.
+        first: number of the first; splits with later numbers, from a skipped round, are dropped.
     """
 
     level: int
@@ -115,7 +115,7 @@ class Wanted(ServerMessage):
 
 @message
 class Sides(PartyMessage):
-    """Party to server: rows of a block that are on the left of each split, packed bits, uint8 (records, bytes)."""
+    """Party to server: rows of a block on the left of each split, packed bits, uint8 (records, bytes)."""
 
     level: int
     block: int
@@ -123,32 +123,32 @@ class Sides(PartyMessage):
 
 
 def levels(config: Config) -> int:
-    """Levels of a tree, at most; best first each has one split."""
+    """Most levels of a tree; best first, each level has one split."""
     return config.depth if config.grow == "levels" else config.leaves - 1
 
 
 def splits_at(level: int, federation: FederationConfig, config: Config) -> int:
-    """Splits of a level, from 0, at most."""
+    """Most splits of a level, from 0."""
     return scores_of(federation) << (level if config.grow == "levels" else 0)
 
 
 def vectors_at(level: int, federation: FederationConfig, config: Config) -> int:
-    """Vectors of a level, from 0, at most: of two siblings the sums of one are asked for."""
+    """Most vectors of a level, from 0; of two siblings only one's sums are requested."""
     return 2 * splits_at(max(level - 1, 0), federation, config)
 
 
 def vectors_in(federation: FederationConfig, config: Config) -> int:
-    """Vectors of a round, at most."""
+    """Most vectors of a round."""
     return sum(vectors_at(level, federation, config) for level in range(levels(config)))
 
 
 def digits(federation: FederationConfig, config: Config) -> int:
-    """Bytes of the number of a node that a level asks about, or of none."""
+    """Base-256 digits of a requested node's number."""
     return 1 if vectors_at(levels(config) - 1, federation, config) < 2 * 256 else 2
 
 
 def splits_in(federation: FederationConfig, config: Config) -> int:
-    """Splits of a round, at most."""
+    """Most splits of a round."""
     return sum(splits_at(level, federation, config) for level in range(levels(config)))
 
 
@@ -167,7 +167,7 @@ def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
 
 
 def check(federation: FederationConfig, config: Config) -> None:
-    """Refuses what does not go with exact sums, and a bound of trees that grow in the other way."""
+    """Refuses settings that exclude exact sums, and limits of the other growth mode."""
     check_boosted(federation, "the sides of splits")
     if config.noise:
         if federation.task != "classification":

@@ -68,7 +68,7 @@ class Config(ProtocolConfig):
 
     @property
     def alike(self) -> bool:
-        """True if all parties of a round are sent the same gradient, that at the average."""
+        """True if all parties of a round receive the same gradient, that at the average."""
         return self.combine == "average" and not self.arrivals
 
 
@@ -91,7 +91,7 @@ class Gradient(ServerMessage):
     dh / shared is the gradient of the batch's mean loss with respect to H_n, float32 (rows, width).
 
     Args:
-        round: that of the embedding which it answers.
+        round: the embedding's round.
         shared: parties that the average is over; 1 without an average.
     """
 

@@ -36,7 +36,7 @@ class Config(PairsConfig):
 
 
 CONTRACT = Contract(
-    title="Syn-ZOO-VFL: two embeddings up and one number down, all together; nobody differentiates",
+    title="Syn-ZOO-VFL: two embeddings up and one number down, all together, without backpropagation",
     source="Zhang et al. 2021, as Wang et al. 2023 (VFL-CZOFO) compare with it",
     config=Config,
     messages=PAIRS,

@@ -64,13 +64,13 @@ class Evaluation(PartyMessage):
 
 @message
 class Global(ServerMessage):
-    """Server to party: E, float32 (rows, width), the average over everyone who is in it: C of them.
+    """Server to party: E, float32 (rows, width), the average over C members.
 
-    Stage 0 is the training batch of the round; a block of validation or test rows has a stage of its own.
+    Stage 0 is the training batch of the round; every block of validation or test rows has its own stage.
 
     Args:
         stage: 0: the training batch; then the blocks of validation and test rows in order.
-        members: C, of how many it is the average, the server among them.
+        members: C, including the server.
     """
 
     alike: ClassVar[Alike | None] = Alike(("members", "e"), key=("stage",))
@@ -85,7 +85,7 @@ class Prediction(PartyMessage):
     """Party to server: R_k, its logits, float32 (rows, classes): a function of E and of what p has learned from E.
 
     Args:
-        stage: of the Global that it answers.
+        stage: the Global's stage.
         r: R_k, logits.
     """
 

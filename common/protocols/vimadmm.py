@@ -72,7 +72,7 @@ class Config(ProtocolConfig):
     missing: Missing = "zero"
 
     def settled(self, task: str) -> Self:
-        """The same; numbers have another penalty, because the squared loss is curved more than cross-entropy."""
+        """Sets the penalty of a regression: the squared loss has more curvature than cross-entropy."""
         return self.with_default("rho", 5.0) if task == "regression" else self
 
 
@@ -80,11 +80,9 @@ class Config(ProtocolConfig):
 class Update(ServerMessage):
     """Server to party: the dual variables lambda and the residuals s_k of the batch, and the head W_k.
 
-    `head` is float32 (width * classes), row by row, or what an MLP's parameters are, layer by layer:
-    weight (out, in), then bias.
-
     Args:
-        head: W_k, (width, classes) row by row, or an MLP's parameters.
+        head: float32: W_k, (width, classes) row by row, or an MLP's parameters, layer by layer: weight (out, in), then
+            bias.
     """
 
     alike: ClassVar[Alike | None] = Alike(("dual",))

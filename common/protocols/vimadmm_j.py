@@ -70,7 +70,7 @@ class Config(ProtocolConfig):
     missing: Missing = "zero"
 
     def settled(self, task: str) -> Self:
-        """The same; numbers have another penalty, because the squared loss is curved more than cross-entropy."""
+        """Sets the penalty of a regression: the squared loss has more curvature than cross-entropy."""
         return self.with_default("rho", 5.0) if task == "regression" else self
 
 
@@ -86,11 +86,7 @@ class Update(ServerMessage):
 
 @message
 class Signal(ServerMessage):
-    """Server to party: g = lambda + rho (sum_i o_i - z) of the batch, the same for all, float32 (rows, classes).
-
-    Args:
-        g: lambda + rho (sum of logits - z).
-    """
+    """Server to party: g = lambda + rho (sum_i o_i - z) of the batch, the same for all, float32 (rows, classes)."""
 
     alike: ClassVar[Alike | None] = Alike(("g",))
 

@@ -36,7 +36,7 @@ class Config(PairsConfig):
 
 
 CONTRACT = Contract(
-    title="ZOO-VFL: two embeddings up and one number down, as the parties come; nobody differentiates",
+    title="ZOO-VFL: two embeddings up and one number down, asynchronously, without backpropagation",
     source="Zhang et al. 2021",
     config=Config,
     messages=PAIRS,

@@ -1,6 +1,6 @@
-"""What this process is busy with, for whoever shows it: code that may take seconds says so, and does not print.
+"""What this process is doing, for consoles: code that may take seconds announces its work, and does not print.
 
-A console asks for the activities when it draws (colonnade/reports/console/live.py). Nobody has to ask.
+A console reads the activities when it draws (colonnade/reports/console/live.py); reading is optional.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class Activity:
     """Work that may take seconds. Its fields may be set by any thread at any time.
 
     Args:
-        what: what is done, such as `aligning rows`.
+        what: the work, such as `aligning rows`.
         total: number of its steps; 0 if unknown.
-        unit: what a step is, plural; "" if `what` says it.
-        kept: those of `done` that an earlier start had made: they say nothing about the time left.
+        unit: name of a step, plural; "" if `what` has it.
+        kept: steps of `done` from an earlier start, ignored for the time left.
         facts: results so far, each a few words, the most important first.
     """
 
@@ -59,7 +59,7 @@ def _forget(one: weakref.ref[Activity]) -> None:
 
 @contextmanager
 def activity(what: str, total: int = 0, unit: str = "") -> Iterator[Activity]:
-    """Announces work until the block ends. Arguments as of `Activity`."""
+    """Announces work until the block ends. Arguments as for `Activity`."""
     found = Activity(what, total, unit)
     found.begin()
     try:
@@ -69,5 +69,5 @@ def activity(what: str, total: int = 0, unit: str = "") -> Iterator[Activity]:
 
 
 def under_way() -> tuple[Activity, ...]:
-    """Everything that has begun and not ended, in the order of the beginnings."""
+    """All activities that have begun and not ended, in order of their beginnings."""
     return tuple(one for found in tuple(_under_way) if (one := found()) is not None)

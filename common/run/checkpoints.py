@@ -234,7 +234,7 @@ class MemoryCheckpoints(Checkpoints):
         self.held[round] = snapshot
 
     def prune(self, keep: Collection[int]) -> None:
-        """Keeps all."""
+        """Keeps all checkpoints."""
 
     def usable(self, _owner: Owner | None = None) -> list[int]:
         return sorted(self.held, reverse=True)

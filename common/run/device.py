@@ -11,17 +11,15 @@ from colonnade.common.errors import EnvironmentFault
 
 
 def choose_device(wanted: str, index: int = 0, *, repeatable: bool = True) -> torch.device:
-    """The device that a config names, and on a GPU the kernels.
+    """The configured device; also selects a GPU's kernels.
 
     Args:
         wanted: `auto` (a GPU if this process sees one, assigned by `index`; else the CPU), `cpu`, `cuda` (a GPU,
             assigned by `index`) or `cuda:N`.
         index: position of this process among several on this machine.
-        repeatable: takes kernels of convolutions that give the same bits each time; False takes the fastest, and sums
-            products of rounded factors (TF32).
+        repeatable: True for convolution kernels with reproducible bits; False for the fastest, and TF32.
 
-    Raises:
-        EnvironmentFault: this process does not see such a GPU.
+    Raises EnvironmentFault if this process does not see such a GPU.
     """
     if wanted == "cpu":
         return torch.device("cpu")
@@ -46,7 +44,7 @@ def _with_kernels(device: torch.device, repeatable: bool) -> torch.device:
 
 
 def release_free_memory() -> None:
-    """Returns freed memory to the system: Arrow's, and where the C library can (glibc), all other."""
+    """Returns freed memory to the system: Arrow's, and with glibc all other."""
     if (arrow := sys.modules.get("pyarrow")) is not None:
         arrow.default_memory_pool().release_unused()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

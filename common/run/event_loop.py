@@ -34,9 +34,9 @@ def run_on_own_loop(main: Coroutine[Any, Any, T], loop_factory: LoopFactory) -> 
 
 
 async def _keep(main: Coroutine[Any, Any, T], value: list[T]) -> None:
-    """Puts what a coroutine returns into a list.
+    """Stores a coroutine's result in a list.
 
-    A task must not end with it: `asyncio.Runner` replaces a signal handler that refers to the task, whereupon the enum
+    The task must not return it: `asyncio.Runner` replaces a signal handler that refers to the task, whereupon the enum
     of handlers formats both, results with all their tensors included.
     """
     value.append(await main)
@@ -61,7 +61,7 @@ def _handled_by(handler: Callable[[int, FrameType | None], object]) -> Iterator[
 
 
 class _Apart:
-    """`run_on_own_loop` in a thread of its own."""
+    """Runs `run_on_own_loop` in its own thread."""
 
     def __init__(self, main: Coroutine[Any, Any, T], loop_factory: LoopFactory) -> None:
         self._main, self._loop_factory = main, loop_factory

@@ -31,7 +31,7 @@ def sync(file: int) -> None:
 
 @contextlib.contextmanager
 def rehearsal() -> Iterator[None]:
-    """Nobody relies on what the block writes: a machine that loses power may lose it, a killed process does not."""
+    """Makes `sync` return at once in the block, for files that need not survive a loss of power."""
     before = _WAITS.set(False)
     try:
         yield
@@ -40,13 +40,13 @@ def rehearsal() -> Iterator[None]:
 
 
 def state_of(found: os.stat_result) -> tuple[int, ...]:
-    """Differs once the file was replaced or written to. A modification time alone would not: it can be set back."""
+    """A value that differs once the file was replaced or written to; a modification time alone can be reset."""
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 @contextlib.contextmanager
 def durable_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A file that has its name, atomically and even if the power fails, once the block ends; its folder must exist.
+    """A file that gets its name atomically and durably when the block ends; its folder must exist.
 
     If the block fails, or the disk refuses it (OSError), no partial file remains. `mode` has the permissions, before
     the process's umask.
@@ -75,7 +75,7 @@ def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:
 
 
 def write_kept(path: Path, content: bytes, mode: int = 0o666, *, in_new: bool = False) -> None:
-    """The same for a file that a run depends on; `in_new` creates a missing folder. Raises EnvironmentFault."""
+    """`durable_file` for a file that a run depends on; `in_new` creates a missing folder. Raises EnvironmentFault."""
     try:
         if in_new:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,11 +107,10 @@ def open_own(path: Path, flags: int, mode: int = 0o600) -> int:
     """Opens a file to write; the caller must close the descriptor.
 
     Args:
-        flags: of `os.open`. With O_TRUNC a file is emptied once it is known to be ours.
-        mode: of a new file, before the process's umask.
+        flags: as for `os.open`; with O_TRUNC a file is emptied once it is known to be ours.
+        mode: permissions of a new file, before the process's umask.
 
-    Raises:
-        OSError: the system refuses it; or it is a link, no plain file, of another user, or has a second name.
+    Raises OSError if the system refuses it, or if it is a link, no plain file, of another user, or has a second name.
     """
     try:
         file = os.open(path, flags & ~os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
@@ -144,7 +143,7 @@ def shorten_own(path: Path, size: int) -> None:
 def refuse_foreign(folder: Path) -> None:
     """Refuses a run's folder that another user owns, or in which another user has put something.
 
-    What root owns is accepted: it is the root of a mounted volume, or an administrator's.
+    Root's files are accepted: a mounted volume's root, or an administrator's.
     """
     ours = {os.geteuid(), _ROOT}
     for path, found in _walk(folder):
@@ -205,7 +204,7 @@ def keep_private() -> None:
 
 @contextlib.contextmanager
 def private_files() -> Iterator[None]:
-    """The same during a call: a library leaves the umask of its process as it was.
+    """`keep_private` during a block: a library restores its process's umask.
 
     The umask belongs to the process: of calls that overlap, in threads, the first sets it and the last restores it.
     """

@@ -68,7 +68,7 @@ def parse_json(text: bytes | str) -> Any:
 
 
 def whole(value: object, most: int = _MOST) -> int:
-    """Returns a value if it is a whole number from 0 to `most`, else raises ValueError, also for a truth value."""
+    """Returns a value if it is a whole number from 0 to `most`, else raises ValueError, also for a Boolean."""
     if type(value) is not int or not 0 <= value <= most:
         raise ValueError(f"expected a whole number from 0 to {most}")
     return value

@@ -124,7 +124,7 @@ class Digest:
 
 
 def _key(event: Event) -> tuple[str, str]:
-    """Strangers choose the name they claim, so all events with an address share one flow."""
+    """Key of an event's flow: strangers choose their names, so all events with an address share one."""
     return event["kind"], "" if "address" in event else str(event.get("party", ""))
 
 

@@ -1,9 +1,9 @@
-"""Results that a member computes once a run, on its own disk, apart from checkpoints.
+"""Results that a member computes once per run, on its own disk, apart from checkpoints.
 
-`keep` is for what can be computed again: a damaged entry is ignored. `keep_record` is for what cannot, such as the sets
-of parties that were summed: a damaged one is refused.
+`keep` stores results that can be recomputed: a damaged entry is ignored. `keep_record` stores those that cannot, such
+as the sets of parties that were summed: a damaged one is refused.
 
-A single tensor that a run depends on, with a record of its settings, is written and read by functions of its own.
+A single tensor that a run depends on, with a record of its settings, has functions of its own.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class RunCache:
                 raise EnvironmentFault(reason, hint="make the folder writable") from failed
 
     def keep_record(self, name: str, number: str, tensors: Mapping[str, Tensor]) -> None:
-        """Stores what cannot be computed again, replaced as a whole in one file; it is on the disk when this returns.
+        """Stores an entry that cannot be recomputed, atomically in one file; it is on the disk when this returns.
 
-        If the disk refuses it (EnvironmentFault), the entry before stays.
+        If the disk refuses it (EnvironmentFault), the previous entry stays.
         """
         if self._folder is not None:
             own = {key: tensor.contiguous() for key, tensor in tensors.items()}
@@ -78,9 +78,9 @@ class RunCache:
         self._held[name] = (number, dict(tensors))
 
     def record(self, name: str) -> tuple[str, Mapping[str, Tensor]] | None:
-        """Number and tensors of what cannot be computed again; None if nothing was ever stored under the name.
+        """Number and tensors of an entry that cannot be recomputed; None if nothing was ever stored under the name.
 
-        Also finds what versions before 0.3 stored by `keep`.
+        Also finds entries that versions before 0.3 stored by `keep`.
         """
         if name in self._held or self._folder is None:
             return self._held.get(name)

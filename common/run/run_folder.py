@@ -157,7 +157,9 @@ class RunFolder(MemberFolder):
         return Witness(self.hashes)
 
     def start_record(self) -> str | None:
-        """What the run's record says of the server's start: "" for older versions; None if no run was begun."""
+        """Whether the server's start is secret or public, by the run's record: "" for older versions; None without a
+        run.
+        """
         return str((self._record() or {}).get("start", "")) if self.run.exists() else None
 
     def stops(self) -> bool | None:
@@ -176,11 +178,11 @@ class RunFolder(MemberFolder):
             return None
 
     def base(self) -> Path | None:
-        """The folder that paths in the configuration are relative to; None where `up` has begun no run."""
+        """The folder that paths in the configuration are relative to; None if `up` has begun no run."""
         return _base(self.launch)
 
     def begun_base(self, hint: str) -> Path:
-        """The same as `base`. Raises InputError, with this hint, where it is None."""
+        """As `base`, but raises InputError with this hint instead of returning None."""
         if (found := self.base()) is None:
             raise InputError(f"{self.path} holds no run that `up` or `simulate` has begun", hint=hint)
         return found
@@ -191,7 +193,7 @@ class RunFolder(MemberFolder):
         return (read_record(self.launch) or read_record(self.simulated) or {}).get("clock") == "virtual"
 
     def simulated_base(self) -> Path | None:
-        """The same as `base` for a simulated run."""
+        """As `base`, for a simulated run."""
         return _base(self.simulated)
 
     def read_summary(self) -> dict[str, Any] | None:

@@ -22,16 +22,16 @@ _ANEW = "put the file back from the same folder's copy; without it, begin a new 
 
 
 class StartSecret:
-    """A member's secret, or none where its start is public.
+    """A member's secret, or none if its start is public.
 
-    Runs begun before secrets existed have no record of their start, which followed from the agreed seed: it stays so.
+    Runs begun before secrets existed have no such record, and keep their start from the agreed seed.
 
     Args:
         path: the secret's file; None keeps it in memory.
-        recorded: what the folder's record of its run says of the start: SECRET with its name (or SECRET alone), PUBLIC,
-            or "" of an older version; None if no run has begun there.
+        recorded: the start by the run's record in the folder: SECRET, possibly with its name, PUBLIC, or "" from older
+            versions; None if no run has begun there.
         public: True to begin a run in public.
-        needed: False for predictions, which do not use the start of a model: there a lost secret is replaced.
+        needed: False for predictions, which do not use a model's start: a lost secret is replaced.
 
     Attributes:
         value: 32 bytes; None where the start is public.
@@ -67,7 +67,7 @@ class StartSecret:
 
     @property
     def record(self) -> str:
-        """What the record of the run has to say; for predictions what it says."""
+        """The entry for the run's record; unchanged for predictions."""
         if self._recorded:
             return self._recorded
         return PUBLIC if self.value is None else f"{SECRET} {_name(self.value)}"

@@ -19,13 +19,13 @@ _KINDS = {"dampening", "betas", "lr_decay", "alpha", "rho"}
 
 @runtime_checkable
 class OwnState(Protocol):
-    """An object of a protocol's own that a checkpoint can hold, such as a tree that grows."""
+    """A protocol's own object that a checkpoint can hold, such as a growing forest."""
 
     def state(self) -> Any:
         """Tensors, numbers, strings and None, in dicts, lists and tuples. It is copied before the next round."""
 
     def restore(self, saved: Any) -> None:
-        """Takes over what `state` returned. ValueError, LookupError or TypeError say that it does not fit."""
+        """Restores what `state` returned. Raises ValueError, LookupError or TypeError if it does not fit."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,4 @@
-"""Events of a run for its trackers, each delivered in a thread of its own: one that is away, slow or broken delays no
-round.
-"""
+"""Events of a run for its trackers, each delivered in its own thread: a slow or broken tracker delays no round."""
 
 from __future__ import annotations
 

@@ -145,6 +145,6 @@ def refuse_password(uri: str, place: str) -> None:
 
 
 def quieten() -> None:
-    """Switches off what MLflow would do by itself, unless the user has set its variables."""
+    """Switches off MLflow's own background behaviour, unless the user has set its variables."""
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)

@@ -80,7 +80,7 @@ class MlflowTracker:
         return self._client
 
     def _go_on(self, client: MlflowClient) -> dict[str, str]:
-        """Opens the run of an earlier start; returns its parameters, empty if there is none."""
+        """Resumes the run of an earlier start; returns its parameters, empty if there is none."""
         known = self._id or self._run.kept.get("run", "")
         if not known:
             return {}
@@ -130,10 +130,10 @@ class MlflowTracker:
 
 
 def make_database(file: Path) -> None:
-    """Makes a database with MLflow's tables if there is none.
+    """Creates a database with MLflow's tables if there is none.
 
-    MLflow makes tables one by one, and cannot continue from some of them. Members on one machine begin together, and
-    any of them may be killed: so one at a time makes the database, under another name.
+    MLflow creates tables one by one, and cannot continue from some of them. Members on one machine start together, and
+    any may be killed: so one at a time creates the database, under another name.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f"{file.name}.partial")

@@ -42,7 +42,7 @@ class TensorBoardTracker:
         self._add(Event(summary=Summary(value=scalars)), round)
 
     def artefact(self, path: Path) -> None:
-        """Has no place for files: the run's folder holds them already."""
+        """Ignores files: the run's folder holds them already."""
 
     def flush(self) -> None:
         if self._writer is not None:
@@ -58,7 +58,7 @@ class TensorBoardTracker:
         self._call(lambda: writer.add_event(event))
 
     def _call(self, act: Callable[[], None]) -> None:
-        """A writer that has failed stays failed: the next call opens another file."""
+        """Calls the writer; a failed writer stays failed, so the next call opens another file."""
         try:
             act()
         except Exception:

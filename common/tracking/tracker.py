@@ -81,7 +81,8 @@ class TrackerConfig(Section):
     @abstractmethod
     def prepare(self) -> None:
         """Imports what the tracker uses. Called before the run begins, never while another thread computes: libraries
-        look each other up among the imported modules, and find half of one."""
+        look each other up among the imported modules, and would find half-imported ones.
+        """
 
     def needed(self) -> Mapping[str, str]:
         """`packages`, as far as this section needs them."""

@@ -78,8 +78,8 @@ class Connection:
     Attributes:
         peer: the other end's name, for errors.
         address: the peer's, at the server.
-        session: of the frames that are sent and accepted.
-        wire: bytes that have passed; of all connections of the peer, once `count_in` has joined them.
+        session: number of the current session; frames of other sessions are skipped.
+        wire: bytes so far; those of all the peer's connections once `count_in` has joined them.
         done: set when the stream has ended, by either end.
     """
 
@@ -141,7 +141,7 @@ class Connection:
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
     def count_in(self, total: WireBytes) -> None:
-        """Counts what has passed, and what will pass, in a total, which outlives the connection."""
+        """Adds past and future bytes to a total, which outlives the connection."""
         total.received += self.wire.received
         total.sent += self.wire.sent
         self.wire = total

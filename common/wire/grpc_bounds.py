@@ -1,8 +1,8 @@
 """Limits on gRPC callers: connections, calls and held bytes, each with a time limit.
 
-Before anything of it is read, a caller may send its HTTP/2 window, times its streams. gRPC enlarges windows by itself,
-up to 32 MB a stream, where a caller sends fast and answers its pings late (BDP probes): a server that strangers can
-reach turns them off, and fixes the size of windows. A message that is read gets the room that it needs.
+A caller may send its HTTP/2 window times its streams before the server reads anything. gRPC enlarges windows by itself,
+up to 32 MB a stream, if a caller sends fast and answers its pings late (BDP probes): a server that strangers can reach
+turns the probes off and fixes the window's size. A message that is read gets the room that it needs.
 """
 
 from __future__ import annotations

@@ -258,7 +258,7 @@ def test_wrong_values_are_refused_with_their_key(wrong: str, said: str) -> None:
 def test_conflicting_settings_are_refused() -> None:
     with pytest.raises(ConfigError, match="at most 16"):
         config(CZOFO, "federation.protocol.draw=orthogonal", "federation.protocol.directions=17")
-    with pytest.raises(ConfigError, match="nobody is ahead"):
+    with pytest.raises(ConfigError, match="needs asynchronous rounds"):
         config(CZOFO, TOGETHER, "federation.protocol.ahead=3")
     with pytest.raises(ConfigError, match="as many releases as they like"):
         config(CZOFO, "federation.privacy={clip: 1, epsilon: 8}")

@@ -41,7 +41,7 @@ from colonnade.common.config.models import PretrainedConfig
 
 
 def _as_written(value: Any) -> Any:
-    """A class as labels write it: YAML reads 1 as a number, and yes as a truth value."""
+    """A class name as labels spell it: YAML reads 1 as a number, and yes as a Boolean."""
     if isinstance(value, bool):
         raise ValueError("YAML reads this word as a truth value: put it in quotes")
     return str(value) if isinstance(value, int) else value
@@ -167,7 +167,7 @@ class TableColumnsConfig(TableConfig):
 
     @property
     def tower(self) -> PretrainedConfig | None:
-        """What reads the columns of text or images: the member's `model`."""
+        """The member's `model`, if it reads columns of text or images."""
         return self._tower
 
     def read_by(self, tower: PretrainedConfig) -> Self:

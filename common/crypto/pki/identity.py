@@ -75,7 +75,7 @@ def is_p256(key: object) -> bool:
 def key_fingerprint(key: ec.EllipticCurvePublicKey) -> str:
     """`sha256:` and 64 hex digits over the public key (DER, SubjectPublicKeyInfo).
 
-    A request may be altered in transit, so two persons compare this value over another channel.
+    Two people compare it over another channel, since a request may be altered in transit.
     """
     der = key.public_bytes(
         serialization.Encoding.DER,

@@ -190,7 +190,7 @@ class Reading:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Type of a column's values without what is around them: a dictionary, lengths of runs, an extension, a view."""
+    """Type of a column's values without their encoding: dictionary, run lengths, extension, view."""
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return plain_type(kind.value_type)
     if isinstance(kind, pa.BaseExtensionType):
@@ -199,7 +199,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def decoded(cells: pa.Array) -> pa.Array:
-    """The same values as a column of `plain_type`: Polars, pandas and DuckDB write words in five ways."""
+    """The same values as a column of `plain_type`: Polars, pandas and DuckDB encode words in five ways."""
     kind = cells.type
     if pa.types.is_dictionary(kind):
         return decoded(cells.dictionary).take(cells.indices)
@@ -267,7 +267,7 @@ def written(cells: pa.Array) -> pa.Array:
 
 
 def without_marks(text: pa.Array) -> pa.Array:
-    """Text of `written`, null also where one of `MARKS` stands."""
+    """Cells of `written`, null also where they equal one of `MARKS`."""
     return pc.if_else(pc.is_in(pc.utf8_lower(text), pa.array(MARKS)), pa.scalar(None, pa.string()), text)
 
 

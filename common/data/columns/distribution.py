@@ -1,11 +1,11 @@
 """Distribution of a table's columns in training, with which the rows of a prediction are compared.
 
 The population stability index (PSI) of a column is sum (q - p) ln (q / p) over its bins, with the shares p of the
-training rows and q of the new ones. Bins of numbers: between the tenths of the training rows, one for what lies outside
-their range, one for missing values. Of words: the nine most frequent ones, all others of training, those that training
-had not, missing ones. Half a row is added to each bin, so that an empty one has a share; a bin that is empty in both is
-left out. For equal distributions, of n and N rows, it is (1 / n + 1 / N) times a chi-square with one degree of freedom
-less than bins (Yurdakul and Naranjo, Statistical properties of the population stability index, 2020).
+training rows and q of the new ones. Bins of numbers: the deciles of the training rows, one for values outside their
+range, one for missing values. Of words: the nine most frequent, all others of training, those unknown in training,
+missing ones. Half a row is added to each bin, so that an empty one has a share; a bin that is empty in both is left
+out. For equal distributions, of n and N rows, it is (1 / n + 1 / N) times a chi-square with one degree of freedom less
+than bins (Yurdakul and Naranjo, Statistical properties of the population stability index, 2020).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class ColumnBins:
     """Bins of a column. Cells are counted in an array: the bins, then values new to training, then missing ones.
 
     Args:
-        edges: of the bins of numbers, ascending: the smallest training value, tenths, the next above the largest.
-        words: with a bin each, of a category; None of numbers.
-        counts: of the training rows, int64 (bins + 2,); None if they are not known.
+        edges: edges of number bins, ascending: the smallest training value, deciles, the next float above the largest.
+        words: words with their own bins, for a category; None for numbers.
+        counts: training rows by bin, int64 (bins + 2,); None if unknown.
     """
 
     name: str
@@ -76,12 +76,12 @@ class ColumnBins:
         return np.bincount(places, minlength=self.bins + 2)
 
     def index(self, counts: np.ndarray) -> tuple[float, float] | None:
-        """The index of some rows' counts, and what it exceeds by chance once in 1000 columns; None if it is unknown."""
+        """The index of some rows' counts, and its 99.9 % quantile under equal distributions; None if unknown."""
         return None if self.counts is None else stability(self.counts, counts)
 
 
 def stability(before: np.ndarray, now: np.ndarray) -> tuple[float, float] | None:
-    """The index of two counts over the same bins, int64 (bins,), and what it exceeds by chance once in 1000 columns;
+    """The index of two counts over the same bins, int64 (bins,), and its 99.9 % quantile under equal distributions;
     None without rows.
     """
     if not before.sum() or not now.sum():
@@ -94,21 +94,21 @@ def stability(before: np.ndarray, now: np.ndarray) -> tuple[float, float] | None
 
 
 def level(index: tuple[float, float] | None) -> str:
-    """`shifted`, `moved` or "": an index that chance may give is no shift."""
+    """`shifted`, `moved` or "": an index below its quantile is no shift."""
     if index is None or index[0] < max(MODERATE, index[1]):
         return ""
     return "shifted" if index[0] >= LARGE else "moved"
 
 
 def _chi_square(freedom: int) -> float:
-    """The quantile that one of 1000 draws exceeds (Wilson and Hilferty 1931); 0 for no degree of freedom."""
+    """The 99.9 % quantile (Wilson and Hilferty 1931); 0 for no degree of freedom."""
     part = 2 / (9 * freedom) if freedom else 0.0
     return float(freedom * (1 - part + _Z * part**0.5) ** 3)
 
 
 def fit(features: Features, codes: Sequence[Code], rows: Tensor) -> tuple[ColumnBins, ...]:
-    """Bins of typed columns, one code each, and the counts of the training rows, int64 (m,), or of a sample; none of
-    plain values.
+    """Bins of typed columns, one code each, and counts of the training rows, int64 (m,), or a sample; empty for plain
+    values.
     """
     some = rows[:: -(-len(rows) // MOST_ROWS) or 1]
     values = features.values[some].numpy() if codes else np.empty((0, 0))
@@ -119,7 +119,7 @@ def fit(features: Features, codes: Sequence[Code], rows: Tensor) -> tuple[Column
 
 
 def without_counts(codes: Sequence[Code]) -> tuple[ColumnBins, ...]:
-    """Bins of a run that kept no distribution: they show only new words and missing values."""
+    """Bins of a run that stored no distribution: they show only new words and missing values."""
     nothing = np.empty(0)
     return tuple(ColumnBins(code.name, nothing, None if code.words is None else ()) for code in codes)
 
@@ -142,7 +142,7 @@ def _fitted(code: Code, field: TypedColumn, cells: np.ndarray) -> ColumnBins:
 
 
 def tenths(values: np.ndarray) -> np.ndarray:
-    """Edges of the bins of numbers, from sorted values, at least one."""
+    """Edges of number bins from sorted values, at least one."""
     inner = values[np.ceil(_TENTHS * len(values)).astype(np.int64) - 1]
     return np.unique(np.concatenate([values[:1], inner, np.nextafter(values[-1:], np.inf)]))
 
@@ -160,7 +160,7 @@ class DistributionFile:
             write_kept(self._path, sealed(content), 0o600)
 
     def read(self, codes: Sequence[Code]) -> tuple[tuple[ColumnBins, ...], str]:
-        """The bins of an encoder's columns; and why indices are not known, "" if they are."""
+        """The bins of an encoder's columns, and why indices are unknown ("" if they are known)."""
         try:
             record = unsealed(self._path.read_bytes())
             columns = tuple(map(_put_together, record["columns"]))

@@ -70,7 +70,7 @@ class Encoder:
         """Fits the words, the replacements of missing values, the shifts and the spreads on rows `train_rows`, int64
         (m,), alone.
 
-        `ordered` has the values of these rows first, where that is quicker than to pick them.
+        `ordered` has the values of these rows first, where that is faster than selecting them.
 
         Raises:
             DataError: a column has too many categories, or lacks values that may not be missing.
@@ -95,9 +95,8 @@ class Encoder:
         return cls(config, _finite(Scaler.of_rows(config.scale, numbers), names), codes)
 
     def named(self, names: Sequence[str]) -> list[tuple[str, str]]:
-        """Of each encoded column its name, and that of the column in the table, whose names these are.
-
-        A column of words has one for each word.
+        """For each encoded column its name and the table column's, given the table's names. A column of words has one
+        per word.
         """
         if not self.codes:
             return [(name, name) for name in names]
@@ -126,7 +125,7 @@ class Encoder:
 
     @property
     def width(self) -> int:
-        """Columns that typed ones are encoded to."""
+        """Number of encoded columns of a typed table."""
         return sum(code.width for code in self.codes)
 
     def blocks(self, features: Features) -> Iterator[Tensor]:
@@ -183,11 +182,7 @@ class Encoder:
 
 
 class _Words:
-    """A column of words, marked block by block, and its rows with a word that no training row has.
-
-    Attributes:
-        unseen: how many there are.
-    """
+    """Marks a column of words block by block; `unseen` counts rows with a word that no training row has."""
 
     def __init__(self, code: Code, field: TypedColumn) -> None:
         assert code.words is not None

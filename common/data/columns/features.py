@@ -23,7 +23,7 @@ Kind = Literal["number", "category"]
 class TypedColumn:
     """A column of a table; `words` are the meaning of the cell codes 0, 1, .., ascending, or None for numbers.
 
-    `of` is the column of texts or images that a tower made these numbers of, "" for the table's own.
+    `of` is the column of texts or images whose embeddings these numbers are, "" for the table's own.
     """
 
     name: str
@@ -55,7 +55,6 @@ class Source(Protocol):
     """An opened source: it knows the shape of a row and reads only the requested part.
 
     Attributes:
-        shape: of one row: (columns,), (height, width) or (channels, height, width).
         names: of the flattened row's columns or pixels.
         official_test: number of last rows that are the source's own test part.
     """
@@ -76,7 +75,7 @@ class Source(Protocol):
         """(n, *part.shape): bytes or float64, all rows."""
 
     def ids(self) -> tuple[str, ...] | None:
-        """Key of each row, or None where rows are matched by their order."""
+        """Key of each row; None if rows are matched by their order."""
 
 
 @dataclass(frozen=True)

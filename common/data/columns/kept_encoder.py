@@ -120,7 +120,7 @@ class EncoderFile:
 
     @property
     def digest(self) -> str:
-        """Of the stored encoder, and of the table that it was fitted on. Raises CheckpointError as `read`."""
+        """Digest of the stored encoder and of its table. Raises CheckpointError as `read`."""
         record = self._read()
         return hashlib.blake2b(record.model_dump_json().encode(), digest_size=32).hexdigest()
 
@@ -133,7 +133,7 @@ class EncoderFile:
     ) -> Encoder:
         """The encoder: read if the run has begun, else fitted on rows `train_rows`, (m,) int64, and written.
 
-        `ordered` as of `Encoder.fit`, called if it is needed.
+        `ordered` as for `Encoder.fit`, called if needed.
 
         Raises:
             DataError: the table is not the one that the run was begun with, or cannot be encoded.
@@ -154,9 +154,9 @@ class EncoderFile:
         return _encoder(self._read())
 
     def trained(self) -> tuple[TypedColumn, ...]:
-        """Columns of the table that the run was begun with: their names, and whether they are words or numbers.
+        """Columns of the training table: their names, and whether they are words or numbers.
 
-        None before a run has begun, of plain values, or if the file cannot be read, which is refused where it is used.
+        Empty before a run has begun, for plain values, or if the file cannot be read, which fails where it is used.
         """
         if not self._begun:
             return ()

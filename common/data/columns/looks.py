@@ -130,7 +130,7 @@ def _numbers_with_marks(text: pa.Array, fits: pa.Array) -> bool:
 
 
 def marks_of_missing(words: Sequence[str]) -> list[int]:
-    """Places of a category's words that are written for a missing value; none among signs alone, as + and -."""
+    """Places of words that denote a missing value; none if all words are signs, such as + and -."""
     spoken = any(word[0].isalnum() for word in words)
     return [place for place, word in enumerate(words) if spoken and word.lower() in _SURELY_MISSING]
 
@@ -289,11 +289,10 @@ def whole_codes(values: np.ndarray, names: Sequence[str]) -> Iterator[Doubt]:
     """Warnings about columns of whole numbers that seem to be codes.
 
     They do if the column's name says so, or if values are few, often repeated, without neighbours, and no multiples of
-    a step: amounts and counts have neighbours, as 7 and 8.
+    a step: amounts and counts have neighbours, such as 7 and 8. An empty name skips a column.
 
     Args:
         values: float64 (rows, columns), NaN where a value is missing.
-        names: of the columns; "" skips a column.
     """
     start = values[: max(_EACH, min(SAMPLE, _CELLS // max(len(names), 1)))]
     with np.errstate(invalid="ignore"):
@@ -351,7 +350,7 @@ def alike(
 
 
 def _written_twice(words: Sequence[str], cased: int) -> list[list[int]]:
-    """Places of words that differ in quotation marks, white space or, with so many letters, in case alone."""
+    """Places of words that differ only in quotation marks, white space or, with at least `cased` letters, in case."""
     if len(words) > _MOST_WORDS:
         return []
     found: dict[str, list[int]] = {}

@@ -3,7 +3,7 @@
 The file has the layout of safetensors: `values`, float32 (rows, columns), and `places`, where each row of the agreed
 order stands in it. Training rows come first, in the order of `Partition.train`: batches in sequence and by blocks read
 long stretches. The header has a digest of what the rows are made of, and a checksum of the content; a file with another
-digest, or that is torn or altered, is made again.
+digest, or a damaged one, is made again.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class StoredColumns(Columns):
         return torch.from_numpy(np.take(self._values, at, axis=0)).to(self._device)
 
     def settle(self) -> None:
-        """To be called once the file has its name: that it got one counts as a change."""
+        """Accepts the file's new name, which counts as a change."""
         if self._path is not None and (found := state_of(self._path.stat()))[:-1] == self._state[:-1]:
             self._state = found
 
@@ -92,7 +92,7 @@ class StoredColumns(Columns):
         )
 
     def _read_ahead(self, places: np.ndarray) -> None:
-        """Asks the system for pieces of the file of which many rows are wanted: it reads them at once."""
+        """Asks the system to read ahead the parts of the file with many requested rows."""
         pieces = np.unique(places // self._piece)
         if len(pieces) * _DENSE > len(places):
             return
@@ -112,7 +112,7 @@ class RowStore:
         self._path, self._folder = path, folder
 
     def opened(self, key: str, names: Sequence[tuple[str, str]]) -> StoredColumns | None:
-        """The rows, if there is a whole file of this key."""
+        """The stored rows, if an intact file has this key."""
         if self._path is None:
             return None
         with suppress(OSError, ValueError, KeyError, TypeError), self._path.open("rb") as file:
@@ -139,7 +139,7 @@ class RowStore:
         names: Sequence[tuple[str, str]],
         order: np.ndarray | None = None,
     ) -> StoredColumns:
-        """Writes the rows, in the file's order, and opens them: as a whole, or nothing.
+        """Writes the rows atomically, in the file's order, and opens them.
 
         Args:
             order: numbers of the rows in the agreed order, int32 (rows,); None if it is the file's.

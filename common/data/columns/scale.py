@@ -61,7 +61,7 @@ class TableRows:
             yield from made
 
     def gaps(self) -> list[int]:
-        """Of every column the rows in which its number is missing."""
+        """For every column the number of rows without a value."""
         found = torch.zeros(self.values.shape[1], dtype=torch.int64)
         for block in self:
             # A sum with NaN is NaN: one pass, without a mask. Few sums of numbers are, so those are looked at.
@@ -79,7 +79,9 @@ class _Moments:
 
     @classmethod
     def of(cls, rows: TableRows) -> _Moments:
-        """Those of blocks, which are joined as Chan, Golub and LeVeque join them (1979): of one block, torch's own."""
+        """Moments of the rows; those of blocks are merged (Chan, Golub and LeVeque 1979), those of one block are
+        torch's.
+        """
         made: _Moments | None = None
         count = 0
         for block in rows:
@@ -212,12 +214,11 @@ class Columns:
     Bytes stay bytes and are scaled on access, to the same numbers: one of 14 parties of MNIST holds 4 MB instead of 16.
 
     Args:
-        table: the rows that the values are of, not encoded, for protocols that are `typed`: the values stay as they
-            are and on the CPU.
-        names: of the values of a row, each with that of its column in the table; none if they are not known.
+        table: the same rows before encoding, on the CPU, for `typed` protocols.
+        names: of a row's values, each with its table column; none if unknown.
 
     Attributes:
-        doubts: what is odd about them once the training rows are known.
+        doubts: warnings about the values, given the training rows.
     """
 
     def __init__(
@@ -235,9 +236,7 @@ class Columns:
         return tuple(self.values.shape)
 
     def __getitem__(self, rows: Tensor) -> Tensor:
-        """Raises IndexError if one of the rows, int64 (m,), is none of these: numbers below 0 are not counted from the
-        end.
-        """
+        """Raises IndexError for a row, int64 (m,), out of range; negative numbers are out of range."""
         found = self.values.index_select(0, rows.to(self.values.device))  # a fifth of the time of values[rows]
         return self._scaler.apply(found) if self._lazy else found
 
@@ -253,7 +252,9 @@ def _standard(found: _Moments, bends: Bends | None = None) -> Scaler:
 
 
 def varied(column: Tensor) -> bool:
-    """True if a column (m,) has 50 different values: its largest may be a tail, and is no rare word or code."""
+    """True if a column (m,) has 50 distinct values, so that a large one may be a tail rather than a rare word or
+    code.
+    """
     # Sorting all of it to count them would take far longer.
     if len(torch.unique(column[:_FIRST])) >= _DISTINCT:
         return True

@@ -68,11 +68,10 @@ class Suspect:
 
 
 def suspects(values: np.ndarray, types: Sequence[str]) -> Iterator[tuple[int, list[Suspect]]]:
-    """Suspects by the place of their column.
+    """Suspects by column index. `types` are as a configuration names them; categories and Booleans are skipped.
 
     Args:
         values: float64 (rows, columns), NaN where a value is missing.
-        types: of the columns, as a configuration names them; categories and Booleans are skipped.
     """
     dated = np.array([type.startswith("date") for type in types])
     scales = np.array([100.0 if type == "percent" else 1.0 for type in types])  # the form is that of the cell
@@ -135,7 +134,7 @@ def _apart(sample: np.ndarray, lows: np.ndarray, highs: np.ndarray) -> np.ndarra
 
 
 def _form(value: float, *, day: bool) -> int:
-    """3 for a value that is only written for a missing one, 2 and 1 for shorter ones, 0 for any other."""
+    """Strength of a value's form: 3 if it only denotes a missing value, 2 and 1 for shorter ones, 0 otherwise."""
     if day:
         return 3 if value // 1 in _DATES else 0
     size = abs(value)
@@ -145,7 +144,7 @@ def _form(value: float, *, day: bool) -> int:
 
 
 def _of_column(known: np.ndarray, counts: np.ndarray, *, day: bool) -> list[int]:
-    """Places of the suspects among a column's different values, ascending (k,), with their numbers of rows (k,)."""
+    """Indices of the suspects among a column's distinct values, ascending (k,), with their numbers of rows (k,)."""
     rows = int(counts.sum())
     first, last = 0, len(known) - 1
     peeled = list[int]()
@@ -194,7 +193,7 @@ def _by_form(known: np.ndarray, counts: np.ndarray, at: int, inner: np.ndarray, 
 
 
 def _between(known: np.ndarray, counts: np.ndarray, rows: int, *, day: bool) -> set[int]:
-    """Suspects among other values: many rows have them."""
+    """Suspects between other values: many rows have them."""
     if len(known) <= _VALUES:
         return set()
     most = np.argmax(counts)

@@ -1,6 +1,6 @@
 """An Arrow table in memory, or anything that exports one as a stream: pandas, Polars, DuckDB, PyArrow.
 
-A row index of pandas among its columns is no feature: its values say where a row stood, and perhaps its outcome.
+A pandas row index among its columns is no feature: it gives a row's position, and perhaps its outcome.
 
 A table on the disk is in Parquet or Arrow IPC (Feather): a file, or a folder of files whose order is that of their
 names; on this machine, or on a file system that Arrow knows (s3://, gs://, hdfs://). All files of a folder must agree
@@ -94,7 +94,7 @@ def index_columns(schema: pa.Schema) -> tuple[str, ...]:
 
 
 def unwritten_index(schema: pa.Schema) -> tuple[str, ...]:
-    """Names of an index that counts rows: pandas writes where it begins and ends, and no column."""
+    """Names of an index that counts rows: pandas stores its range and no column."""
     said = (found.get("name") for found in _entries(schema) if isinstance(found, dict))
     return tuple(name for name in said if isinstance(name, str))
 
@@ -188,8 +188,8 @@ class ArrowFiles:
                 raise self._broken(error) from error
 
     def _read(self, file: _Part, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Some columns of a file. One thread without read-ahead, and of Parquet a page after the other: memory holds
-        neither the table nor a row group.
+        """Some columns of a file. One thread without read-ahead, Parquet page by page: memory holds neither the table
+        nor a row group.
         """
         if self._kind == "parquet" and columns:
             with file.fragment.open() as opened, pq.ParquetFile(opened, buffer_size=_BUFFER, pre_buffer=False) as found:
@@ -262,7 +262,7 @@ def _without_secrets(address: str) -> str:
 
 
 def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The type for columns of both kinds, None if there is none; a column of null fits any type."""
+    """A type for columns of both kinds, None if there is none; null columns fit any type."""
     if one.equals(other) or pa.types.is_null(other):
         return one
     kinds = one, other

@@ -79,7 +79,7 @@ class CsvFile:
         return replace(file, header=header)
 
     def _without_notes(self) -> CsvFile:
-        """The file from behind the lines before its table, with the delimiter that `sep=` names."""
+        """The file after the lines before its table, with the delimiter that `sep=` names."""
         skipped, delimiter = 0, self.delimiter
         with self._opened() as lines:
             for line, following in pairwise(chain((line.rstrip("\r\n") for line in islice(lines, _NOTES)), [""])):

@@ -20,7 +20,7 @@ class DuckDbQuery:
     """Result of a SELECT, in its own order, batch by batch.
 
     Args:
-        path: of a database, which is only read; None for none.
+        path: a database, opened read-only; None for none.
         base: the folder that files in the query are relative to.
 
     Raises:

@@ -98,7 +98,7 @@ def _retrieve(url: str, checksum: str, path: Path) -> str | None:
 
 
 class _Bar:
-    """An activity as a bar of progress of pooch, which counts bytes and sets `total`."""
+    """A progress bar for pooch, which counts bytes and sets `total`."""
 
     def __init__(self, doing: Activity) -> None:
         self._doing, self._bytes, self.total = doing, 0, 0

@@ -1,1 +1,1 @@
-"""Towers with weights made elsewhere, and the columns of texts or images that they read."""
+"""Pretrained towers, and the columns of texts or images that they read."""

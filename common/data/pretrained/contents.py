@@ -1,8 +1,8 @@
 """Columns of texts or images: their cells as the tower of the member's model reads them.
 
-Of a frozen tower a cell becomes its embedding, one column of numbers for each entry. A cell is embedded by itself, so
-that its embedding depends on no other, and kept on the disk under the tower and the cell's content. Of a tower that is
-trained a cell becomes its pixels or the numbers of its tokens.
+A frozen tower turns each cell into its embedding, one column of numbers per entry. Cells are embedded independently,
+and embeddings are kept on disk under the tower's and the cell's content. For a trained tower a cell becomes its pixels
+or its token numbers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _ContentColumn:
     folder: Path | None
 
     def content(self, code: int) -> bytes:
-        """Raises DataError: there is no such image, or none that the table may name."""
+        """The content of a cell. Raises DataError if the image does not exist or lies outside the folder."""
         word = self.words.words[code]
         if self.folder is None:
             return word.encode()
@@ -71,9 +71,9 @@ def with_contents(
     """The columns of a table with those of texts or images among them.
 
     Args:
-        names: of the columns of texts or images.
+        names: the columns of texts or images.
         others: the other columns, if there are any.
-        folder: that paths of images are relative to.
+        folder: base of image paths.
         base: the configuration's folder.
 
     Raises:
@@ -190,7 +190,7 @@ class KeptEmbeddings:
             self.write()
 
     def write(self) -> None:
-        """Writes what was added. A failing disk is a doubt: the next start computes them again."""
+        """Writes additions. A failing disk is a warning: the next start computes them again."""
         new, self._new = self._new, {}
         if self.folder is None or not new:
             return

@@ -10,7 +10,7 @@ from colonnade.common.errors import EnvironmentFault
 
 
 def open_tower(config: PretrainedConfig, base: Path) -> PretrainedTower:
-    """Reads the weights. Raises ConfigError, or EnvironmentFault where the library is missing."""
+    """Reads the weights. Raises ConfigError, or EnvironmentFault if the library is missing."""
     written = f"model.name = {config.name}/{config.architecture}"
     try:
         match config:

@@ -52,7 +52,7 @@ def open_text(config: TransformersConfig, base: Path) -> PretrainedTower:
 
 
 def _loaded(folder: Path, architecture: str) -> Any:
-    """The model in the folder. No code of the folder is run, and nothing is fetched."""
+    """The model in the folder. Runs no code from it, and downloads nothing."""
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     verbosity = logging.get_verbosity()
     logging.disable_progress_bar()
@@ -87,7 +87,7 @@ def _loaded(folder: Path, architecture: str) -> Any:
 
 
 class _Texts(nn.Module):
-    """Numbers of tokens, (rows, tokens), -1 behind the end of a text."""
+    """Token numbers, (rows, tokens), padded by -1."""
 
     def __init__(self, inner: Any, pool: str) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""A tower with weights made elsewhere (common/config/models.py), opened: its module, and how a cell is read for it.
+"""A pretrained tower (common/config/models.py), opened: its module, and how it reads a cell.
 
-Weights are files of this machine in the form of safetensors, which holds no code. Nothing is downloaded.
+Weights are local safetensors files, which hold no code. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _NAMED = 4  # parameters in a message
 
 @dataclass(frozen=True)
 class PretrainedTower:
-    """A tower as it was found on the disk.
+    """A tower read from the disk.
 
     Args:
-        module: (rows, *shape) -> float32 (rows, width); numbers of pixels or of tokens, of any dtype.
-        shape: of a row, as a model that is trained takes it. Of tokens -1 fills up.
-        read: what the module takes of a cell's content, (*shape) or fewer tokens. Raises Unreadable.
-        digest: changes with the weights, with what `read` makes of a cell, and with the versions of the libraries.
+        module: (rows, *shape) -> float32 (rows, width); pixel or token numbers, of any dtype.
+        shape: a row's, for training; tokens are padded by -1.
+        read: converts a cell's content to the module's input, (*shape) or fewer tokens. Raises Unreadable.
+        digest: changes with the weights, with `read`'s result, and with the versions of the libraries.
     """
 
     module: nn.Module
@@ -43,11 +43,11 @@ class PretrainedTower:
 
 
 class Unreadable(Exception):  # the reader of the table catches it and says where
-    """A cell's content is not what the tower reads."""
+    """The tower cannot read a cell's content."""
 
 
 def read_weights(path: Path) -> Mapping[str, Tensor]:
-    """Raises ConfigError: it is no safetensors file."""
+    """Raises ConfigError if the file is not safetensors."""
     if path.suffix != WEIGHTS:
         raise ConfigError(
             f"{path} is no {WEIGHTS} file: other forms of weights may hold code, and are not read",
@@ -65,10 +65,10 @@ def read_weights(path: Path) -> Mapping[str, Tensor]:
 
 
 def fill(module: nn.Module, weights: Mapping[str, Tensor], path: Path, surplus: Sequence[str] = ()) -> None:
-    """Gives a module these weights. Raises ConfigError: they are another architecture's.
+    """Loads weights into a module. Raises ConfigError if they belong to another architecture.
 
     Args:
-        surplus: beginnings of names that the weights may have beyond the module's, such as a classifier's.
+        surplus: name prefixes of weights that the module may lack, such as a classifier's.
     """
     own = module.state_dict()
     unknown = [name for name in weights if name not in own and not name.startswith(tuple(surplus))]
@@ -85,12 +85,12 @@ def fill(module: nn.Module, weights: Mapping[str, Tensor], path: Path, surplus: 
 
 
 def frozen(module: nn.Module) -> nn.Module:
-    """In evaluation mode, without gradients."""
+    """The module in evaluation mode, without gradients."""
     return module.eval().requires_grad_(requires_grad=False)
 
 
 def digest_of(files: Sequence[Path], **read: object) -> str:
-    """Digest of weights, of how cells are read for them, and of the versions."""
+    """Digest of weights, cell reading and versions."""
     said = {**read, "torch": str(torch.__version__), "colonnade": VERSION}
     digest = hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode())
     for path in files:

@@ -9,8 +9,8 @@ one party absent, which then sends zeros; s = 1, as in the paper. `replace`: the
 matrices may differ by 2C, so s = 2. `row`: one row has other features, which change only its own embeddings; sigma is
 in units of the diameter of their region, so s = 1, and T counts the releases of one row.
 
-Batches and participation are known to the server, so there is no amplification by subsampling, and the exact value is
-always known.
+The server knows batches and participation, so there is no amplification by subsampling, and the exact value is always
+known.
 
 One release is calibrated exactly. Balle and Wang, "Improving the Gaussian Mechanism for Differential Privacy" (2018),
 Theorem 8: noise of sigma times the sensitivity is (epsilon, delta)-DP if and only if
@@ -114,11 +114,11 @@ _MOST_RELEASES, _LARGEST_NOISE = 10**9, 1e6
 
 @dataclass(frozen=True)
 class Event:
-    """What was released of one row, or of one party's data, in terms that add up. A mechanism states its event.
+    """Releases of one row, or of one party's data, in additive terms. Every mechanism returns its event.
 
     Args:
         releases: T, Gaussian; fractional if some had more noise.
-        noise_multiplier: sigma of these.
+        noise_multiplier: sigma of the Gaussian releases.
         sensitivity: in the units of sigma.
         steps: DP-SGD over secretly drawn rows (common/privacy/accounting/sampled.py); None without.
         pure: epsilon of everything else, at delta 0.
@@ -144,7 +144,7 @@ class Event:
 
 @lru_cache(maxsize=1024)  # every release of a run asks, and so do those of the members beside it
 def _epsilon(event: Event, delta: float, accounting: Accounting) -> float:
-    """Epsilon without the pure one."""
+    """Epsilon without the pure part."""
     if event.steps is not None and event.releases:
         return event.steps.joint_epsilon(event.releases, event.noise_multiplier / event.sensitivity, delta)
     if event.steps is not None:
@@ -157,7 +157,7 @@ def _epsilon(event: Event, delta: float, accounting: Accounting) -> float:
 
 @lru_cache(maxsize=64)
 def most_releases(event: Event, budget: float, delta: float, accounting: Accounting = "exact") -> int:
-    """Number of releases within a budget of epsilon, beside the rest of an event; 0 if not even one."""
+    """Number of releases within a budget of epsilon, in addition to the rest of an event; 0 if there is none."""
     holds: Callable[[int], bool] = lambda count: replace(event, releases=count).within(budget, delta, accounting)  # noqa: E731
     low, high = 0, 1
     while high < _MOST_RELEASES and holds(high):

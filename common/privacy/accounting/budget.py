@@ -21,14 +21,14 @@ _LEAST = 1e-100  # of a noise multiplier: its square is above 0 and finite
 
 
 class Reserved:
-    """A count of which blocks are reserved in a party's ledger, on the disk, before the first of a block is used.
+    """A count in blocks, each reserved durably in a party's ledger before its first use.
 
-    So nothing waits for the disk, and a killed process forfeits the rest of its block. Without a path the count is in
-    `counts` alone, which a rollback may reset: for seeded noise, where the same bytes are sent again.
+    Nothing else waits for the disk, and a killed process forfeits the rest of its block. Without a path the count is
+    only in `counts`, which a rollback may reset: for seeded noise, where the same bytes are sent again.
 
     Args:
         path: the party's ledger; None for no file.
-        already: counted by the ledger.
+        already: count in the ledger so far.
     """
 
     held_back: ClassVar[str]  # what waits for the disk, for the error
@@ -48,7 +48,7 @@ class Reserved:
         self._left = 0
 
     def _take(self, room: int | None, count: int = 1) -> None:
-        """Counts more, of `room` that are left. Raises EnvironmentFault, and counts none, if it is not written."""
+        """Adds to the count, with `room` left. Raises EnvironmentFault, and adds nothing, if it cannot be written."""
         if self._path is not None and self._left < count:
             block = self._block if room is None else min(self._block, room - self._left)
             block = max(block, count - self._left)
@@ -68,8 +68,8 @@ class Budget(Reserved):
         path, counts: as above.
         limit: releases within the budget; None counts only.
         expected: releases of the run, for the block size.
-        noise_multiplier: sigma of these releases. Releases of an earlier start with another sigma' count at equal cost:
-            T releases at sigma' as T (sigma / sigma')^2.
+        noise_multiplier: sigma of the releases. Releases of an earlier start with another sigma' count at equal cost: T
+            releases at sigma' as T (sigma / sigma')^2.
     """
 
     held_back = "nothing leaves"
@@ -110,7 +110,7 @@ def enter(path: Path, entry: dict[str, Any], held_back: str) -> None:
     """Adds a line to a party's ledger; it is on the disk when this returns.
 
     Args:
-        held_back: what waits for the line, for the error.
+        held_back: what must wait for the line, for the error.
 
     Raises:
         EnvironmentFault: the disk refuses it.
@@ -126,10 +126,9 @@ def enter(path: Path, entry: dict[str, Any], held_back: str) -> None:
 
 
 def reservations(path: Path) -> Iterator[tuple[int, float]]:
-    """Releases that a ledger's lines reserve, negative where they were returned, and sigma of each line.
+    """Releases that a ledger's lines reserve, negative if returned, and sigma of each line.
 
-    Raises:
-        CheckpointError: a line was altered, so that nobody knows what was spent.
+    Raises CheckpointError if a line was altered, so that the spent budget is unknown.
     """
     for entry in read_lines(path):
         if "noise_multiplier" not in entry:
@@ -161,11 +160,11 @@ _ANEW = "begin a new run, which spends epsilon anew"
 
 
 class StepBudget(Reserved):
-    """Counts steps, and refuses one beyond those that every epsilon of the run counts already.
+    """Counts steps, and refuses those beyond the run's planned steps, which every epsilon includes.
 
     Args:
         path, counts: as `Reserved`.
-        steps: of the run, with their rate and noise.
+        steps: the run's, with their rate and noise.
 
     Raises:
         CheckpointError: the ledger was altered, or has steps with another rate or noise.
@@ -197,7 +196,7 @@ class StepBudget(Reserved):
 
 
 def _steps_reserved(path: Path, kind: dict[str, float]) -> Iterator[int]:
-    """Steps that a ledger's lines reserve, negative where they were returned."""
+    """Steps that a ledger's lines reserve, negative if returned."""
     for entry in read_lines(path):
         if "steps" not in entry:
             continue

@@ -134,7 +134,7 @@ def mark(path: Path) -> str:
 def refuse_shorter(path: Path, before: str) -> None:
     """Refuses a file that has lost lines since `mark` gave `before`, or whose lines were altered.
 
-    Lines without hashes at the beginning, of versions that wrote none, are passed over.
+    Skips initial lines without hashes, which earlier versions wrote.
 
     Raises:
         CheckpointError: naming the file and, where it is known, the line.
@@ -164,7 +164,7 @@ def refuse_shorter(path: Path, before: str) -> None:
 
 
 def _had(path: Path, size: int, head: str) -> bool:
-    """True if the newest hash within so many bytes is this one."""
+    """True if the newest hash within `size` bytes is `head`."""
     seen = BEGINNING
     with path.open("rb") as file:
         for raw in file.read(size).splitlines():
@@ -223,7 +223,7 @@ class Ledger:
     checkpoints and is never rolled back. Messages sent again after a rollback are recorded again, marked `repeat`.
 
     Args:
-        path: of the file; None for no file (tests).
+        path: the ledger's file; None for no file (tests).
         after: the restored round: messages of later rounds may be sent again.
     """
 
@@ -236,7 +236,7 @@ class Ledger:
         """Records a message that is about to be sent.
 
         Args:
-            mechanism: that protects it, or "" if it is not a function of private rows.
+            mechanism: its protection, or "" if it is not a function of private rows.
             epsilon: spent so far, this message included; None without a guarantee.
         """
         if self._chain is None:
@@ -250,13 +250,12 @@ class Ledger:
             raise self._full(failed) from failed
 
     def note(self, notice: object, to: str) -> None:
-        """Records a control message that is about to be sent: no tensor, and of rows at most their number.
+        """Records a control message before it is sent: it has no tensor, and at most the number of rows.
 
-        Its line names the kind under `control`, so that readers of messages pass it over. A notice that this party
-        has failed is not held back by a disk that takes no line.
+        Its line names the kind under `control`, so that readers of messages skip it. A notice that this party has
+        failed is sent even if the disk refuses the line.
 
-        Raises:
-            EnvironmentFault: as `charge`, for any other notice.
+        Raises EnvironmentFault, as `charge`, for any other notice.
         """
         if self._chain is None:
             return
@@ -298,7 +297,7 @@ def _entry(message: Message, to: str, mechanism: str, epsilon: float | None) -> 
 
 
 def _about(notice: object) -> dict[str, Any]:
-    """What a notice says: numbers and short words as they are, of anything longer its size."""
+    """Content of a notice: numbers and short words; the size of anything longer."""
     said: dict[str, Any] = {}
     for field in dataclasses.fields(notice):  # type: ignore[arg-type]  # every notice is a dataclass
         value = getattr(notice, field.name)

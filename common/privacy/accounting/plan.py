@@ -1,6 +1,6 @@
-"""What every mechanism of `federation.privacy` plans: its noise, the rounds that a budget allows, and their cost.
+"""Plans of the mechanisms of `federation.privacy`: noise, rounds within a budget, and privacy cost.
 
-In words it is said before anything is sent: no noise multiplier without the epsilon that it comes to.
+Sentences state the plan before anything is sent: no noise multiplier without its epsilon.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ SEEDED = "noise was drawn from the federation's seed, which every member knows"
 
 @dataclass(frozen=True)
 class Span:
-    """What a mechanism has to know of a run to plan it.
+    """Properties of a run that determine a plan.
 
     Args:
         releases: function of rounds: releases of one party (or row) in a run of that length, evaluations included.
-        steps: of a party after a release, at most.
-        present: fewest parties in a sum, if the noise is in it once.
+        steps: most steps of a party after a release.
+        present: fewest parties in a sum, with noise once.
         benchmark: True if the data are public, so that delta may be as in a paper.
         train: numbers of the training rows, int64 (m,).
-        draws: steps of the training of linear encoders, and rows that are expected in a step.
+        draws: training steps of linear encoders, and expected rows per step.
         classes: C.
     """
 
@@ -53,11 +53,11 @@ class PrivacyPlan:
 
     Args:
         noise_multiplier: sigma.
-        rounds: maximum of the run.
-        releases: maximum of one party in them; with row protection, of one row.
+        rounds: maximum number of rounds.
+        releases: maximum per party in these rounds; with row protection, per row.
         affordable: releases within the budget; None without a budget.
-        predictions: releases kept back from training for predictions, beside `releases`.
-        present: with noise once, the fewest parties in a sum; 1 where every party adds all of the noise.
+        predictions: releases reserved for predictions, in addition to `releases`.
+        present: with noise once, the fewest parties in a sum; 1 if every party adds all of the noise.
     """
 
     config: AnyPrivacyConfig
@@ -102,13 +102,13 @@ class PrivacyPlan:
 
     @staticmethod
     def _sigma(config: Any) -> float | None:
-        """The noise multiplier if it does not follow from a budget over the whole run."""
+        """The noise multiplier, unless it follows from a budget over the whole run."""
         found: float | None = config.noise_multiplier
         return found
 
     @staticmethod
     def _more(config: Any, steps: int) -> dict[str, Any]:  # noqa: ARG004
-        """Further fields of the mechanism; `steps` are a party's in the run."""
+        """Further fields of the mechanism; `steps` is the party's number in the run."""
         return {}
 
     def _find_noise(self, budget: float) -> float:
@@ -117,7 +117,7 @@ class PrivacyPlan:
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the noise in every entry; with noise once, of a sum's at least."""
+        """Standard deviation of the noise in every entry; with noise once, the minimum of a sum's."""
         raise NotImplementedError
 
     @property
@@ -127,12 +127,12 @@ class PrivacyPlan:
 
     @property
     def honest(self) -> int:
-        """Parties whose shares of the noise the guarantee needs in every sum; 1 without noise once."""
+        """Parties whose noise shares every sum needs for the guarantee; 1 without noise once."""
         return self.present if self.config.once is None else self.present - self.config.once.colluders
 
     @property
     def gain(self) -> float:
-        """Noise of a party's release over that of its share: sums have so many times less than without noise once."""
+        """Factor by which noise once reduces the noise of sums: a party's full noise over that of its share."""
         return math.sqrt(self.honest)
 
     @property
@@ -148,7 +148,7 @@ class PrivacyPlan:
 
     @property
     def in_words(self) -> str:
-        """The releases, and why there are so many: a row is in one batch of an epoch, a party in every round."""
+        """The number of releases and its reason: a row is in one batch per epoch, a party in every round."""
         of_what = " of a row, which is in one batch of an epoch," if self.strict == "row" else ""
         kept = f" and {self.predictions} for predictions" if self.predictions else ""
         released = f"{self.releases} releases{of_what} in {self.rounds} rounds{kept}{self._steps_in_words}"
@@ -165,7 +165,7 @@ class PrivacyPlan:
 
     @property
     def spent_by_training(self) -> bool:
-        """True if training may leave no release of the budget for a prediction."""
+        """True if training may use up the budget, with no release left for a prediction."""
         return self.affordable is not None and self.affordable <= self.releases
 
     @property
@@ -188,13 +188,13 @@ class PrivacyPlan:
         return model
 
     def event(self, releases: float, adjacency: Adjacency | None = None) -> Event:
-        """What a number of releases come to; under the agreed adjacency by default."""
+        """The event of a number of releases; under the agreed adjacency by default."""
         return Event(releases, self.noise_multiplier, SENSITIVITY[adjacency or self.config.adjacency])
 
     def person_event(self, releases: list[float]) -> Event:
-        """What the parties' releases come to for a person with a row at each of them.
+        """The event of all parties' releases for a person with a row at each of them.
 
-        They are Gaussian releases of one person's data, so the counts of all parties add up. With noise once n parties
+        They are Gaussian releases of one person's data, so the counts of all parties add up. With noise once, n parties
         of a sum move it n times as far as one, against n shares of the noise: each release counts `honest` times.
         """
         return self.event(self.honest * sum(releases), self.strict)
@@ -237,21 +237,17 @@ LITTLE = 20.0  # epsilon above which a guarantee protects little
 
 
 class Sentence(NamedTuple):
-    """A sentence on planned privacy.
-
-    Attributes:
-        weak: it says that something is not protected, or little.
-    """
+    """A sentence on planned privacy; `weak` if it states that protection is missing or small."""
 
     text: str
     weak: bool = False
 
 
 def describe_plan(plan: PrivacyPlan, parties: int, active: str = "") -> list[Sentence]:
-    """The guarantees of `federation.privacy` on the rows of a run, a sentence each; that of a person stands first.
+    """The guarantees of `federation.privacy` on a run's rows, a sentence each, beginning with that of a person.
 
     Args:
-        plan: of the run; its releases are the most that a party, or a row, makes.
+        plan: the run's, with the maximum releases of a party, or a row.
         active: reason why there is no bound for a person beside the parties' own, or "".
     """
     noise = plan.in_words
@@ -276,7 +272,7 @@ def describe_plan(plan: PrivacyPlan, parties: int, active: str = "") -> list[Sen
 
 
 def _once(plan: PrivacyPlan, parties: int) -> list[Sentence]:
-    """A sentence about noise that is in a sum once: how much less it is, and against whom it holds."""
+    """A sentence on noise once: the reduction of noise, and against whom it holds."""
     if (once := plan.config.once) is None:
         return []
     against = (
@@ -290,7 +286,7 @@ def _once(plan: PrivacyPlan, parties: int) -> list[Sentence]:
 
 
 def _none_left(plan: PrivacyPlan) -> list[Sentence]:
-    """A sentence about a budget of which nothing is left for predictions."""
+    """A sentence if the budget leaves nothing for predictions."""
     if not plan.spent_by_training:
         return []
     return [Sentence(
@@ -300,7 +296,7 @@ def _none_left(plan: PrivacyPlan) -> list[Sentence]:
 
 
 def little(epsilon: float) -> list[Sentence]:
-    """A sentence about an epsilon that protects little; none about a smaller one."""
+    """A sentence if an epsilon protects little."""
     if epsilon <= LITTLE:
         return []
     said = (
@@ -311,7 +307,7 @@ def little(epsilon: float) -> list[Sentence]:
 
 
 def large_delta(plan: PrivacyPlan) -> list[Sentence]:
-    """A sentence about a delta that is too large for the rows, which only `federation.benchmark` allows."""
+    """A sentence if delta is too large for the rows, which only `federation.benchmark` allows."""
     delta, rows = plan.config.delta, plan.rows
     if not rows or delta < 1 / rows:
         return []

@@ -1,9 +1,9 @@
 """Privacy cost of DP-SGD over rows that the party draws in secret: the Gaussian mechanism under Poisson sampling.
 
-Every step draws each row with probability q, independently and unknown to everybody else, clips its gradient to C in
-the L2 norm, and adds N(0, (sigma C)^2) to every entry of the sum (Abadi et al. 2016, Algorithm 1). Neighbours differ
-in the content of one row (replace-one): the row's gradient is g in one data set and g' in the other, of any direction
-and of norm 1 at most, in units of C.
+Every step draws each row with probability q, independently and in secret, clips its gradient to C in the L2 norm, and
+adds N(0, (sigma C)^2) to every entry of the sum (Abadi et al. 2016, Algorithm 1). Neighbours differ in the content of
+one row (replace-one): the row's gradient is g in one data set and g' in the other, of any direction and of norm 1 at
+most, in units of C.
 
 The pair ((1 - q) N(0) + q N(1), (1 - q) N(0) + q N(-1)), with variances sigma^2, dominates a step:
 
@@ -53,7 +53,7 @@ class SampledGaussian:
     Args:
         rate: q, the probability that a step draws a row.
         noise_multiplier: sigma, standard deviation of the noise in units of C.
-        steps: taken in all. For a person with a row at each of M parties these are M times a party's.
+        steps: total number; M times a party's for a person with a row at each of M parties.
 
     Raises:
         InputError: a number is outside its range.
@@ -83,9 +83,9 @@ class SampledGaussian:
     def joint_delta(self, releases: float, noise_multiplier: float, epsilon: float) -> float:
         """The smallest delta at an epsilon of these steps and of Gaussian releases of the same row, by replace-one.
 
-        Each may depend on all that came before. The releases are one with sigma / sqrt(T), exactly (Dong, Roth and Su
-        2022, "Gaussian differential privacy", Corollary 3.3); delta is the mean of its delta (Balle and Wang 2018,
-        Theorem 8) at epsilon less the steps' loss.
+        Each may depend on all earlier ones. The releases are one with sigma / sqrt(T), exactly (Dong, Roth and Su 2022,
+        "Gaussian differential privacy", Corollary 3.3); delta is the mean of its delta (Balle and Wang 2018, Theorem 8)
+        at epsilon less the steps' loss.
 
         Args:
             releases: T, of values of the row that move by at most 1; fractional if some had more noise. 0 counts none.
@@ -120,7 +120,7 @@ class SampledGaussian:
         return high
 
     def loss(self, x: float) -> float:
-        """The privacy loss of one step that returned x, in units of C, where no other row had a gradient."""
+        """The privacy loss of one step with result x, in units of C, if no other row had a gradient."""
         loss = _loss(abs(x), self.rate, self.noise_multiplier)
         return loss if x >= 0 else -loss
 
@@ -157,8 +157,8 @@ class _Losses:
     """A distribution of privacy losses.
 
     Args:
-        step: of the grid.
-        first: number of the grid's lowest point: its loss is first * step.
+        step: the grid's.
+        first: index of the grid's lowest point, whose loss is first * step.
         mass: probability of every point.
         infinite: probability of an infinite loss.
     """

@@ -65,7 +65,7 @@ class ZerothOrderClaim:
         """The claim for a run's measurements; None where it is undefined, as with one direction.
 
         Args:
-            measured: zeta, the sum of sigma^2 over some turns (`variance`), the number of these (`sampled`), and T
+            measured: zeta, the sum of sigma^2 over sampled turns (`variance`), their number (`sampled`), and T
                 (`turns`).
             rows: N.
         """
