@@ -1,12 +1,12 @@
 """Federations as scikit-learn estimators, for searches, cross-validation, and comparisons with other models.
 
-Members on machines of their own, ledgers and budgets need `colonnade up` or the members' commands. Of scikit-learn's
-conventions these cannot hold:
+Members on other machines, ledgers and budgets need `colonnade up` or the members' commands. Some of scikit-learn's
+conventions do not hold:
 
-- A model is a folder in which every member's part lies apart: a pickle holds the folder's path, and the folder stays.
+- A model is a folder with every member's part: a pickle holds the folder's path, and the folder stays.
 - Columns belong to parties: a matrix is cut into parts, and each party scales and encodes its own.
 - A row is one person of one class: no sample weights, no sparse matrices, no multi-label targets.
-- One row cannot be predicted as cheaply as in one process: every call of `predict` starts a process for each party.
+- One row is slower to predict than in one process: every call of `predict` starts a process for each party.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ROW, _TARGET = "row", "target"
 
 
 class _Federated(BaseEstimator):  # type: ignore[misc]
-    """What both estimators share."""
+    """Base of both estimators."""
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class _Federated(BaseEstimator):  # type: ignore[misc]
             y: labels of the rows; None with tables.
 
         Raises:
-            ValueError: rows, columns or labels that no estimator can use.
-            ColonnadeError: the federation cannot use them, or it failed.
+            ValueError: invalid rows, columns or labels.
+            ColonnadeError: the federation cannot use them, or failed.
         """
         if isinstance(X, Mapping) and not hasattr(X, "toarray"):  # a sparse matrix may be one too
             if y is not None:
@@ -113,7 +113,7 @@ class _Federated(BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def _said(self, X: Any) -> pa.Table:  # noqa: N803
-        """What the model says of ids, or of the rows of a matrix as that of `fit`."""
+        """The model's predictions for ids, or for the rows of a matrix like that of `fit`."""
         check_is_fitted(self)
         if self.columns_ is None:
             return _whole(self.run_.predict(X))
@@ -148,8 +148,8 @@ class _Federated(BaseEstimator):  # type: ignore[misc]
         given = [place for own in found.values() for place in own]
         if twice := sorted({names[place] for place in given if given.count(place) > 1}):
             raise ValueError(f"parties: the column {twice[0]!r} is named twice")
-        if nobody := [name for place, name in enumerate(names) if place not in given]:
-            raise ValueError(f"parties: the column {nobody[0]!r} belongs to no party; drop it, or name its party")
+        if unowned := [name for place, name in enumerate(names) if place not in given]:
+            raise ValueError(f"parties: the column {unowned[0]!r} belongs to no party; drop it, or name its party")
         return found
 
     def _configured(self, key: str, label: str, rows: int) -> dict[str, Any]:
@@ -172,14 +172,14 @@ class _Federated(BaseEstimator):  # type: ignore[misc]
 
 
 class ColonnadeClassifier(ClassifierMixin, _Federated):  # type: ignore[misc]
-    """Classes by a federation.
+    """Classification by a federation.
 
     Args:
         protocol: a name, or the content of `federation.protocol`.
         parties: how the columns of a matrix are cut; tables have parties of their own.
         key, label: columns of the tables.
         config: other keys of a configuration, such as `{"federation": {"epochs": 50}}`.
-        processes: members are processes, as by `colonnade.up`; else they are simulated.
+        processes: True for members in processes, as by `colonnade.up`; else they are simulated.
         out: folder for the folders of the runs; by default runs/.
         random_state: seed, int; None is 0.
 
@@ -215,7 +215,7 @@ class ColonnadeClassifier(ClassifierMixin, _Federated):  # type: ignore[misc]
 
 
 class ColonnadeRegressor(RegressorMixin, _Federated):  # type: ignore[misc]
-    """A number by a federation; arguments as of `ColonnadeClassifier`."""
+    """Regression of one number by a federation; arguments as for `ColonnadeClassifier`."""
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:  # noqa: N803
         """The number of each id, or of each row of a matrix; float64 (rows,)."""
@@ -269,7 +269,7 @@ def _place(column: Any, names: Sequence[str]) -> int:
 
 
 def _whole(said: pa.Table) -> pa.Table:
-    """Refuses rows that some member does not know: an array has no place for them."""
+    """Refuses rows that some member does not know: an array cannot represent them."""
     if unknown := said.column(1).null_count:
         first = said["id"][said.column(1).is_null().index(True).as_py()]
         raise DataError(

@@ -18,7 +18,7 @@ COMMANDS = ("attack", "reproduce")
 
 
 def installed() -> dict[str, EntryPoint]:
-    """Its entry points by name; none if it is not installed."""
+    """The laboratory's entry points by name; empty if it is not installed."""
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
@@ -26,7 +26,7 @@ def load(name: str, wanted: str) -> Any:
     """Loads an entry point.
 
     Args:
-        wanted: what the user asked for, as the error names it.
+        wanted: what the user requested, for the error.
 
     Raises:
         InputError: it is not installed, or has another version than this package.

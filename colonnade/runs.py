@@ -74,9 +74,9 @@ class Run:
 
     @property
     def events(self) -> pa.Table:
-        """The server's events, a row each: `kind`, `time` (seconds) and one column a field.
+        """The server's events, a row each: `kind`, `time` (seconds) and one column per field.
 
-        Columns of numbers are int64, double or bool, all others string; lists and mappings are JSON texts.
+        Columns are int64, double, bool or string; lists and mappings are JSON texts.
         """
         return _table(self._read().events)
 
@@ -368,7 +368,7 @@ _DEVICES = ("cpu", "cuda", "xpu", "mps")
 
 @contextmanager
 def torch_defaults() -> Iterator[None]:
-    """PyTorch's own defaults, which a notebook may have changed; its are restored at the end.
+    """Sets PyTorch's own defaults in the block; a notebook's settings are restored at the end.
 
     Default dtype and device, gradient mode, autocast and determinism are those of a new process.
     """

@@ -21,8 +21,8 @@ class Command:
 
     Args:
         place: MODULE:NAME below `colonnade.cli`, of a function or of a Typer app.
-        help: its line in the help of `colonnade`, and the head of its own.
-        settings: of Typer, if it is no usual command.
+        help: its line in the help of `colonnade`, and the heading of its own.
+        settings: Typer's, for an unusual command.
     """
 
     place: str
@@ -182,7 +182,7 @@ def _listed(panel: str) -> Iterator[tuple[str, TyperCommand]]:
 
 @cache
 def loaded(name: str) -> Any:
-    """Imports a command, and makes it of its function's parameters."""
+    """Imports a command, and builds it from its function's parameters."""
     command = COMMANDS[name]
     module, _, attribute = command.place.partition(":")
     found = getattr(import_module(f"colonnade.cli.{module}"), attribute)

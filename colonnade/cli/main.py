@@ -47,7 +47,7 @@ def colonnade(
 
 
 def _refuse_undecodable(words: Sequence[str]) -> None:
-    """Refuses names that are not UTF-8, which our files and libraries require for paths."""
+    """Refuses names that are not UTF-8, which files and libraries require for paths."""
     for word, what in ((str(Path.cwd()), "the working directory"), *((word, "this word") for word in words)):
         if not word.isascii() and any("\ud800" <= each <= "\udfff" for each in word):
             raise InputError(
@@ -57,7 +57,7 @@ def _refuse_undecodable(words: Sequence[str]) -> None:
 
 
 def completed(words: Sequence[str]) -> list[str]:
-    """Gives `--dashboard` without an address its default: Typer's options take a word always, or never."""
+    """Gives `--dashboard` without an address its default: Typer's options take a word always or never."""
     made: list[str] = []
     for word, after in zip(words, [*words, ""][1:], strict=True):
         made.append(word)

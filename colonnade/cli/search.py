@@ -1,4 +1,4 @@
-"""The arguments of every command of this group; what a command does is imported when it is chosen."""
+"""Arguments of this group's commands; the chosen command imports its implementation."""
 
 from __future__ import annotations
 

@@ -155,7 +155,9 @@ class GivenConfig:
         return self._parsed(Path("/"))
 
     def put(self, folder: Path) -> Config:
-        """The same, with the tables written into a run's folder. Raises EnvironmentFault, DataError."""
+        """The checked configuration, with the tables written into a run's folder. Raises EnvironmentFault,
+        DataError.
+        """
         config = self._parsed(folder)
         self.write_tables(folder)
         return config

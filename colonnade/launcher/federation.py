@@ -56,8 +56,8 @@ class Ended:
     """End of a run.
 
     Args:
-        folder: the run's; it is gone if the run never began.
-        failure: of the member that caused it; None if there was none.
+        folder: the run's; removed if the run never began.
+        failure: the causing member's; None if there was none.
         others: members that failed afterwards, with their last words.
         begun: True if there is something to resume.
         advanced: False if the run was resumed and this start has completed no round.
@@ -300,7 +300,7 @@ class Launch:
         return ended(MemberFailed(root, message, code, hint=hint), others, self._log(root) if self._begun else None)
 
     def _divergence(self, event: dict[str, Any], code: int) -> MemberFailed:
-        """The failure of a run that has diverged, at the member where growth began; the others only followed."""
+        """The failure of a diverged run, at the member where growth began."""
         hint = command(self._config, event["members"], event["sound"], self._folder.path, "up")
         return MemberFailed(event["party"], event["reason"], code, hint=hint)
 
@@ -365,7 +365,7 @@ def launch(
 ) -> Ended:
     """Runs a federation to its end. `out` is the run's folder; None chooses one under runs/.
 
-    A run that was started returns, whatever ends it. Raises only what refuses its start.
+    Returns however a started run ends; raises only if it cannot start.
     """
     config = given.check()
     given.refuse_own(out)

@@ -95,7 +95,7 @@ class Answerers:
                     raise PartyFailed(name, reason, hint=hint)
 
     def in_its_words(self, failed: PartyFailed, processes: Processes) -> PartyFailed:
-        """The failure with the reason from the party's own log, which may be read on this machine."""
+        """The failure with the reason from the party's own log, which is readable on this machine."""
         deadline = time.monotonic() + _LINGER
         while failed.party in processes.running() and time.monotonic() < deadline:
             processes.wait(0.1)

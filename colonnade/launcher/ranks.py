@@ -1,7 +1,7 @@
-"""A party of several processes: torchrun's launcher starts them on this machine, and this process stands for them.
+"""A party of several processes: torchrun's launcher starts them on this machine, and this process represents them.
 
-torchrun's usual rendezvous listens on all addresses of the machine, and unpickles what it is told there
-(docs/remaining_threats.md). Ranks of one machine meet through files instead, in a folder that this user alone can
+torchrun's usual rendezvous listens on all addresses of the machine, and unpickles what it receives
+(docs/remaining_threats.md). Ranks of one machine therefore meet through files, in a folder that only this user can
 enter.
 """
 
@@ -32,12 +32,12 @@ _LEAST_PATIENCE = 60.0  # seconds for a share of a batch, if the federation's pa
 
 
 def start_ranks(workers: int, threads: int) -> NoReturn:
-    """Runs this command as so many ranks to their end, and ends as the party does.
+    """Runs this command as `workers` ranks to their end, and exits as the party does.
 
-    A party of which a rank was killed ends by the same signal, so that whoever watches it starts it again.
+    If a rank was killed, the party ends by the same signal, so that its supervisor restarts it.
 
     Args:
-        threads: of all ranks; 0 divides those that torch would take.
+        threads: total of all ranks; 0 divides torch's default.
     """
     from torch.distributed.elastic import multiprocessing  # noqa: PLC0415  # slow
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch  # noqa: PLC0415
@@ -75,9 +75,9 @@ def start_ranks(workers: int, threads: int) -> NoReturn:
 
 
 def party_code(codes: Mapping[int, int]) -> int:
-    """Exit code of a party by those of its ranks: an error of its own first, then the signal that killed one.
+    """Exit code of a party from those of its ranks: a rank's own error first, then the signal that killed one.
 
-    The others end because one has: by SIGTERM, as interrupted, or, rank 0, by SIGKILL.
+    The others end as a consequence: by SIGTERM, as interrupted, or, rank 0, by SIGKILL.
     """
     own = [code for _, code in sorted(codes.items()) if code > 0 and code != INTERRUPTED]
     killed = [code for code in codes.values() if code < 0 and code != -signal.SIGTERM]
@@ -109,7 +109,7 @@ def party_ranks(
 
 @contextmanager
 def _at_once() -> Iterator[None]:
-    """Ends this rank at its own error without Python's end, which takes longer than `up` waits for who is at fault."""
+    """Exits this rank at its own error without Python's cleanup, which takes longer than `up` waits for the culprit."""
     try:
         yield
     except ColonnadeError as error:
@@ -128,12 +128,12 @@ def _kept(folder: Path) -> int:
 
 
 def _follow(reason: str) -> NoReturn:
-    """Ends like a rank that was killed: the server waits for a party that has gone without a word."""
+    """Ends like a killed rank: the server waits for a party that left without a message."""
     err.print(f"{reason}: the party ends with it", style="yellow")
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("killed")
 
 
 def _end_quietly(_reason: str) -> NoReturn:
-    """Rank 0 is gone, and has said why."""
+    """Exits silently: rank 0 is gone, and has given the reason."""
     os._exit(INTERRUPTED)

@@ -18,7 +18,7 @@ from colonnade.common.tracking.tracker import refuse_missing
 
 
 def check_members(config: Config, where: str) -> None:
-    """Refuses a configuration without the server's section or that of a party, or with a tracker that is missing."""
+    """Refuses a configuration without the server's or a party's section, or with a missing tracker."""
     check_trackers(config)
     refuse_incomplete(config, where)
 

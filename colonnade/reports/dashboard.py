@@ -1,4 +1,4 @@
-"""`colonnade up --dashboard`: the page of a run as it is, the web server that has this page alone, and their thread."""
+"""`colonnade up --dashboard`: a live page of a run, the web server for this page alone, and their thread."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class Dashboard:
             console.say(f"  {said}", "yellow")
 
     def close(self) -> None:
-        """Serves the last state until followers have requested it, then stops."""
+        """Serves the last state until viewers have requested it, then stops."""
         self._current.end()
         try:
             if self._site.followed:
@@ -173,7 +173,7 @@ class Dashboard:
 
 @contextmanager
 def shown(folder: Path, address: str, screen: Screen) -> Iterator[None]:
-    """Serves the page of a run during it, and writes it at its end, if it began."""
+    """Serves the page of a run during it, and writes it at its end if the run began."""
     with closing(Dashboard(folder, address)):
         yield
     if RunFolder(folder).events.exists():

@@ -17,7 +17,7 @@ _ROW = "no bound for a row: "
 
 
 def void(summary: Mapping[str, Any]) -> str | None:
-    """Why there is no guarantee although something was accounted for; None if there is one, or no mechanism."""
+    """Why there is no guarantee despite accounting; None if there is one, or no mechanism."""
     spent = summary["privacy"]
     return None if spent is None or not spent["void"] else str(spent["void"])
 
@@ -28,7 +28,7 @@ def by_party(summary: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def describe_privacy(summary: Mapping[str, Any]) -> str:
-    """The guarantee in one line, for a person and for the party that released most; or its absence."""
+    """The guarantee in one line, for a person and for the party with most releases; or its absence."""
     spent = summary["privacy"]
     if spent is None:
         return f"no guarantee; the server sees {CONTRACTS[summary['protocol']].sees['server']}"

@@ -1,4 +1,4 @@
-"""Rows of a search: the tables they are of, the common rows of aligned tables, and the rows of every fold."""
+"""Rows of a search: its tables, the common rows of aligned tables, and the rows of every fold."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def table_digests(config: Config, base: Path) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class HeldTables:
-    """The tables that all results of a search are of, by their digests."""
+    """The tables of a search's results, by their digests."""
 
     config: Config
     base: Path
@@ -61,7 +61,7 @@ class HeldTables:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def check(self) -> None:
-        """Raises InputError if a table is another by now. What was computed since the last check is not to be kept."""
+        """Raises InputError if a table has changed; results since the last check are then void."""
         with self._lock:  # tables of one thread at a time in memory
             found = table_digests(self.config, self.base)
         if changed := [name for name, digest in self.digests.items() if found[name] != digest]:
@@ -74,10 +74,10 @@ class HeldTables:
 def align_once(tables: HeldTables, kept: Path) -> Path | None:
     """Finds the common rows once for all simulations, in the order of the server's rows; returns their file.
 
-    Each alignment has a new order, and another order gives other parts. Returns None if rows are matched by order.
+    Each alignment has a new order, and so other parts. Returns None if rows are matched by order.
 
     Args:
-        kept: file of the rows, which is used if it is of these tables: its row numbers are other persons in others.
+        kept: file of the rows, used if it belongs to these tables: row numbers mean other persons in other tables.
     """
     config = tables.config
     if config.federation.align == "none":

@@ -24,12 +24,11 @@ class Search:
     """A search that has ended, or was resumed.
 
     Attributes:
-        folder: of best.yaml, trials.csv and tune.html.
         metric: its name, such as `val_auc`.
         direction: `maximize` or `minimize`.
         best_config: the best configuration, as in best.yaml, with absolute paths.
         best_settings: its changes of the file, as for `--set`.
-        best_value: of the metric, on the validation rows.
+        best_value: the metric's, on the validation rows.
         evaluated: number of trials that have evaluated the validation rows.
     """
 

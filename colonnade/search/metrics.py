@@ -30,7 +30,7 @@ class SearchMetric:
 
     Args:
         metric: name without the rows' prefix, such as `auc`.
-        prefix: of the measured rows, as in the metrics of a run.
+        prefix: part of the rows, as in a run's metrics.
     """
 
     metric: str

@@ -1,4 +1,4 @@
-"""What searches print and the pages they write: tune.html, and cv.html with the folds, their mean and its interval."""
+"""Console output and pages of searches: tune.html, and cv.html with the folds, their mean and its interval."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def _history(done: Sequence[TrialRecord], best: TrialRecord, goal: SearchMetric)
 
 
 def _slice(one: Searched, done: Sequence[TrialRecord], best: TrialRecord, goal: SearchMetric) -> Html:
-    """Values of the metric by those of a key; of choices, the best of each."""
+    """The metric by a key's values; for choices, the best of each."""
     measure = goal.measure
     up = Axis(measure.title, measure.say)
     kept = [record for record in done if one.key in record.values]

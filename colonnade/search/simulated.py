@@ -72,7 +72,7 @@ class Result:
     """Result of a simulation.
 
     Args:
-        metrics: of the last round, or with `federation.stop` of the best; without the rows' prefix.
+        metrics: the last round's, or with `federation.stop` the best round's; without the rows' prefix.
         round: that round; `rounds` is their number.
         payload: bytes of tensors between the parties and the server.
         ended: True if the listener ended it.

@@ -35,10 +35,10 @@ class TrialRecord:
     Args:
         number: from 0.
         state: `complete`, `pruned`, `failed`, `lost` (its process was killed; it is retried), `running` or `waiting`.
-        value: of the metric; for a pruned trial, at its last evaluation; None if there is none.
+        value: the metric's; for a pruned trial, at its last evaluation; None if there is none.
         settings: changes, as for `--set`; `values` has them by key.
-        seconds: of computing; None if unknown.
-        reason: of a failure, or "".
+        seconds: computing time; None if unknown.
+        reason: why it failed, or "".
         error: standard error of the value on these rows; None if unknown.
     """
 

@@ -75,7 +75,7 @@ def tune(
     Args:
         config, tables: as for `colonnade.simulate`.
         trials: in total, including those of earlier calls.
-        metric: of the validation rows, such as `val_auc`; "" for the accuracy, or in a regression the RMSE.
+        metric: a metric of the validation rows, such as `val_auc`; "" for the accuracy, or in a regression the RMSE.
         direction: `maximize` or `minimize`, for a metric of a plug-in.
         space: values to try by key, as in the section `search`; None for that section, or a default space.
         sets: changes of the configuration for all trials, KEY=VALUE.

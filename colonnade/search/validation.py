@@ -41,7 +41,6 @@ class Validation:
     """A completed cross-validation.
 
     Attributes:
-        folder: of cv.json and cv.html.
         metric: its name, such as `auc`, of the rows that a fold holds out.
         mean: over all folds.
         deviation: sample standard deviation over folds. Folds share training rows, so it is no standard error.
@@ -108,7 +107,7 @@ def cv(
         sets: changes of the configuration, KEY=VALUE.
         out: folder; default: runs/ID-cv.
         jobs: concurrent simulations, each in its own process; 1 runs them in this process.
-        seed: of the split into folds.
+        seed: seed of the split into folds.
         progress: whether to print a line for every fold.
 
     Raises:

@@ -44,7 +44,7 @@ class Here:
         return fit_reference(task, listen) if isinstance(task, ReferenceTask) else perform(task, listen)
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Does nothing."""
 
 
 class Apart:
@@ -128,8 +128,8 @@ def share_out(
 ) -> None:
     """Does the work of all tasks, `jobs` at a time, each with a performer of its own.
 
-    A single job works in this process, which also has what a notebook has defined. Of several, the first error ends
-    all: `stop` is called, then the performers are killed.
+    A single job runs in this process, with a notebook's definitions. Of several, the first error ends all: `stop` is
+    called, then the performers are killed.
     """
     if jobs == 1:
         for task in tasks:

@@ -65,12 +65,12 @@ class Bench:
         self._pending += operations
 
     def free(self, loop: asyncio.AbstractEventLoop) -> float:
-        """When all work is done, in seconds of the loop's clock; now if there is none."""
+        """The time when all work is done, in seconds of the loop's clock; now if there is none."""
         self._settle()
         return max(self._free, loop.time())
 
     def outward(self, carry: Carrier) -> Carrier:
-        """Wraps `carry` for what the member sends: an item leaves when earlier work is done."""
+        """Wraps `carry` for sent items: an item leaves when earlier work is done."""
         line = NarrowLine()
 
         def send(item: Item) -> None:
@@ -109,13 +109,13 @@ class Benches:
         return self._of[name].outward(carry) if name in self._of else carry
 
     def clock(self) -> float:
-        """The time when the server has done what it began, of the loop that runs, or that ran last."""
+        """The time when the server's work is done, on the clock of the running or the last loop."""
         with suppress(RuntimeError):
             self._loop = asyncio.get_running_loop()
         return self._of[SERVER].free(self._loop) if SERVER in self._of else self._loop.time()
 
     async def rest(self) -> None:
-        """Waits until the server has done what it began, so that a round's time limits start then."""
+        """Waits until the server's work is done, so that a round's time limits start then."""
         if SERVER in self._of:
             await asyncio.sleep(self.clock() - asyncio.get_running_loop().time())
 

@@ -1,4 +1,4 @@
-"""Contexts of both sides for a look at a run or its tables, outside any session."""
+"""Contexts of both sides for inspecting a run or its tables, outside any session."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def server_context(config: Config, base: Path, telemetry: Telemetry, home: Membe
 
 
 def client_context(config: Config, name: str, base: Path, home: MemberFolder | None = None) -> ClientContext:
-    """A party's context, with its columns read and encoded; what it releases is as it is. `home` as of the server's."""
+    """A party's context, with its columns read and encoded; it releases values unprotected. `home` as for
+    `server_context`.
+    """
     federation, party = config.federation, config.parties[name]
     kept, cache = (None, None) if home is None else (EncoderFile(home.path, begun=True), TableCache(home.path))
     with whose(name):
@@ -85,7 +87,7 @@ def _as_is(value: Any, *_of: Any, **_how: Any) -> Any:
 def virtual_device(config: Config, member: str) -> torch.device:
     """The configured device; `auto` means the CPU here, where equal runs have equal bits.
 
-    One process has one setting of kernels: the fastest, if all members that name a GPU say `repeatable: false`.
+    One process has one kernel setting: the fastest, if all members that name a GPU have `repeatable: false`.
     """
     names, members = config.federation.names, {SERVER: config.server, **config.parties}
     on_gpus = [one for one in members.values() if one is not None and one.device not in ("auto", "cpu")]

@@ -78,10 +78,10 @@ class Outcome:
     Attributes:
         privacy: every party's policy, budget and count of releases.
         saved: every member's state after each round, if requested.
-        seconds: of the virtual clock, from the first round to the last.
+        seconds: virtual duration, from the first round to the last.
         totals: bytes of tensors by party and direction, and late messages, over all starts of the run.
         best_saved: the best round whose checkpoint all members hold, 0 if none.
-        left: number and bytes of the messages that passed each party's egress, by party and kind.
+        left: number and bytes of sent messages, by party and kind.
     """
 
     server: ServerContext
@@ -172,15 +172,15 @@ class Simulation:
     Args:
         delay: seconds that items take, in addition to the parties' chaos.
         record: True to keep every message; `save` to keep every member's state after every round.
-        start: round to resume from, and every member's state after it; those without one begin anew.
+        start: round to resume from, and every member's state after it; members without one begin anew.
         on_cohort: called with the server's links before the rounds begin.
-        files: of the run: ledgers, checkpoints, captures; None keeps none.
+        files: the run's ledgers, checkpoints and captures; None keeps none.
         sample: rows of the sources to use, int64; None for all.
         timetable: makes every member's schedule, and thus partitions the rows.
         thorough: True for every metric in every evaluation, not only after the last round.
         aligned: every member's rows in their common order, as `find_rows` gives them; None to find them.
         instead: replacements of members' sides, by name, for attacks and tests.
-        caches: by member, what is computed once a run; give those of the simulation that `start` is of.
+        caches: by member, results computed once per run; those of the simulation that `start` comes from.
     """
 
     config: Config
@@ -443,7 +443,7 @@ class VirtualServer(ServerSessions):
     _since: float = field(default=0.0, init=False)  # reading of the loop's clock when the run's was 0
 
     def now(self) -> float:
-        """Seconds of the run, over all starts, without what was rolled back."""
+        """Seconds of the run over all starts, without rolled back rounds."""
         return self.simulation.benches.clock() - self._since
 
     def _restore(self, round: int, *, first: bool) -> None:
@@ -481,7 +481,7 @@ class Line:
         return theirs
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Does nothing."""
 
 
 class VirtualIncidents:

@@ -81,7 +81,7 @@ class Conformance:
         _refuse(traffic.other_bytes(self.trial.contract, run))
 
     def test_every_message_of_a_party_is_in_its_ledger(self) -> None:
-        """No message of a party goes around the egress."""
+        """No message of a party bypasses the egress."""
         _refuse(traffic.around_the_egress(self._alone()))
 
     @pytest.mark.parametrize("round", [1, ROUNDS - 1])
@@ -150,7 +150,7 @@ class Conformance:
                 _refuse(f"{party}: its capture lacks {type(one).__name__} of round {one.round}" for one in lost)
 
     def test_the_model_in_its_parts_scores_as_in_training(self) -> None:
-        """`joint` and `local`, with which `explain` and `predict` open a run, give the test loss of training's end."""
+        """`joint` and `local`, which `explain` and `predict` use, give the test loss at the end of training."""
         run, (joint, parts) = self._parts()
         rows = run.server.schedule.partition.test
         logits = joint.of_sides(parts) if isinstance(joint, Decided) else _logits(joint, parts)
@@ -228,7 +228,6 @@ def conformance(name: str, expected: Expected | None = None, /, **keys: Any) -> 
     """A class of tests for one protocol, to be bound to a name that begins with `Test`.
 
     Args:
-        name: of the protocol, as the configuration has it.
         keys: its keys under `federation.protocol`.
     """
     return type(f"Conformance of {name}", (Conformance,), {"trial": Trial(name, expected or Expected(), keys)})

@@ -1,4 +1,4 @@
-"""Runs of a protocol on the virtual clock, made once and compared by several tests, and what authors state of them."""
+"""Runs of a protocol on the virtual clock, made once and shared by several tests, and their authors' expectations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Expected:
 
     Args:
         accuracy: the least test accuracy after `epochs` on the ten classes of the digits; chance is 0.1.
-        epochs: of the run that has to learn, with batches of 128 rows.
+        epochs: length of the learning run, with batches of 128 rows.
         order_matters: True if a late message changes the result even if all parties are waited for, as in asynchronous
             protocols.
         needs_all: True if a round is skipped unless every party responds.
@@ -58,7 +58,7 @@ class Expected:
 def digits(protocol: Mapping[str, Any], /, **federation: Any) -> dict[str, Any]:
     """A configuration tree: four parties with 16 of 64 columns each, 1797 rows, ten classes.
 
-    Of a scorecard, which has two: 569 rows of scikit-learn's breast cancer, seven columns or eight a party.
+    For a scorecard, which needs two classes: 569 rows of scikit-learn's breast cancer, seven or eight columns a party.
 
     Args:
         protocol: the section `federation.protocol`, with its `name`.

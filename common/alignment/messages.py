@@ -114,7 +114,7 @@ class Pledge(PartyMessage):
     In the first stage one for every block of its own list, as it is raised: empty but for the last.
 
     Args:
-        digest: over all elements in ascending order.
+        digest: hash over all elements in ascending order.
         certificate: PEM, in the first stage; empty on loopback without TLS.
         signature: ECDSA over `PledgeTerms.content`; empty likewise.
         keys: with proofs, in the first stage, what they and sealed lists refer to; else empty.

@@ -67,7 +67,7 @@ class Config(BoostedConfig):
 
 @message
 class Counted(ServerMessage):
-    """Server to party: the newest round of each party whose step is in the scores, int64 (parties,); 0 for none."""
+    """Server to party: for each party the newest round whose step is in the scores, int64 (parties,); 0 for none."""
 
     alike: ClassVar[Alike | None] = Alike(("rounds",))
 

@@ -67,7 +67,11 @@ class Other(ServerMessage):
 
 @message
 class Head(ServerMessage):
-    """Server to party: C(theta_0), float32 (parameters,): layer by layer, weight (out, in), then bias if it has one."""
+    """Server to party: C(theta_0), float32 (parameters,).
+
+    Args:
+        parameters: C(theta_0), layer by layer, weight (out, in), then bias.
+    """
 
     alike: ClassVar[Alike | None] = Alike(("parameters",))
 

@@ -66,7 +66,7 @@ class Lessons(ServerMessage):
 
 @message
 class Labels(ServerMessage):
-    """Server to party: the classes of a block of training rows, int64 (rows,).  Every party receives them.
+    """Server to party: the classes of a block of training rows, int64 (rows,). Every party receives them.
 
     Args:
         block: number of the block: rows are in the order of the training part, a batch each.

@@ -90,7 +90,7 @@ class Differences(ServerMessage):
 
     Args:
         round: the embedding's round.
-        mark: that of the keystream of the directions.
+        mark: identifies the directions' keystream.
     """
 
     mark: int

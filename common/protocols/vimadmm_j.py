@@ -86,7 +86,11 @@ class Update(ServerMessage):
 
 @message
 class Signal(ServerMessage):
-    """Server to party: g = lambda + rho (sum_i o_i - z) of the batch, the same for all, float32 (rows, classes)."""
+    """Server to party: g of the batch, the same for all, float32 (rows, classes).
+
+    Args:
+        g: lambda + rho (sum of logits - z).
+    """
 
     alike: ClassVar[Alike | None] = Alike(("g",))
 

@@ -90,7 +90,7 @@ class Overlap:
     """Keys of the members whose tables have been read.
 
     Attributes:
-        common: keys that all members have, as they are compared; none before `show`, or without an alignment.
+        common: keys that all members have, in compared form; empty before `show`, or without an alignment.
     """
 
     def __init__(self, federation: FederationConfig) -> None:
@@ -138,7 +138,7 @@ class Overlap:
         return "" if self._federation.align == "none" else "up to "
 
     def _refuse_others(self) -> None:
-        """Refuses tables without alignment whose keys differ, where they have any."""
+        """Refuses differing keys of tables without alignment."""
         for member, keys in self._keys.items():
             if SERVER in self._keys and keys != self._keys[SERVER]:
                 raise DataError(
@@ -226,7 +226,7 @@ def _look_for_devices(config: Config) -> None:
 
 
 def _conclude(config: Config, file: Path, before: int) -> None:
-    """Prints the last line. `before` is the number of warnings that were printed before this check."""
+    """Prints the last line. `before` is the number of earlier warnings."""
     federation = config.federation
     among = f"{file}: {federation.protocol.name} among {counted(len(federation.names), 'party')}"
     missing = [name for name in federation.names if name not in config.parties]
@@ -262,7 +262,7 @@ def _show_privacy(config: Config, schedules: Mapping[str, Schedule], made: Mappi
 
     Args:
         made: every party's bottom model and the shape of its rows.
-        schedules: of the common rows, or, where these are unknown, of every table that was read.
+        schedules: that of the common rows or, if unknown, of every table that was read.
     """
     if not schedules:
         return
@@ -326,7 +326,7 @@ def _train_rows(schedule: Schedule) -> int:
 
 
 def _only_found(section: str, base: Path, model: object, head: object = None) -> bool:
-    """Inspects the user's own model files without running them, and says so. Returns True if `model` is one."""
+    """Inspects user model files without running them, and says so. Returns True if `model` is one."""
     for key, module in (("model", model), ("head", head)):
         if isinstance(module, OwnConfig):
             try:
@@ -348,7 +348,7 @@ def _tower(
     *,
     run_models: bool,
 ) -> nn.Module | None:
-    """A member's bottom model, if the protocol has one; of the user's own code only if that may run."""
+    """A member's bottom model, if the protocol has one; user code only if it may run."""
     if not run_models and _only_found(owner, base, member.model, getattr(member, "head", None)):
         return None
     width = CONTRACTS[federation.protocol.name].width_of(federation)

@@ -1,13 +1,13 @@
-"""What `colonnade check` says of a party's columns, for the terminal of the table's owner alone.
+"""Output of `colonnade check` about a party's columns, for the table's owner alone.
 
-That is what every column was taken for, with a few of its values; columns that give the label away; and settings for
-which no default can be good, and where to begin (docs/defaults.md).
+It shows every column's inferred type with a few values, columns that leak the label, settings without a good default,
+and where to begin (docs/defaults.md).
 
-A column gives the label away if it maps one to one to it. It probably does, as one that was recorded after the outcome,
-if by itself it says the class of nearly all rows: by a value being missing or not; by a number being above a threshold;
-by its word or its one of at most 20 numbers. Nearly all: no more rows are wrong than 2 % of the smallest class. Of more
-than two classes a threshold and words have to say all, gaps one. A number to be predicted is given away by a column
-whose ranks are its own (Spearman's correlation .999), or by gaps that lie above, or below, all other rows' numbers.
+A column leaks the label if it maps one to one to it. It probably leaks it, as if recorded after the outcome, if alone
+it predicts the class of nearly all rows: by missing or present values, by a threshold, by its word or its one of at
+most 20 numbers. Nearly all: the errors are at most 2 % of the smallest class. With more than two classes thresholds and
+words must predict all, gaps one. A column leaks a number if the ranks agree (Spearman's correlation .999), or if its
+gaps have all numbers above, or below, other rows'.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _kind(field: TypedColumn, declared: str) -> str:
 
 
 def _examples(field: TypedColumn, column: Tensor) -> list[str]:
-    """The first different values."""
+    """The first distinct values."""
     found: dict[float, None] = {}
     for start in range(0, len(column), _BLOCK):
         part = column[start : start + _BLOCK]
@@ -92,10 +92,10 @@ _FIRST = 1000  # rows that show of nearly every column that it is no copy: sorti
 
 
 def copies(labels: LabelColumn, features: Features, keys: KeysConfig) -> Iterator[str]:
-    """Warnings about columns that say the label, or nearly all labels.
+    """Warnings about columns that give all or nearly all labels.
 
     Args:
-        labels, features: as they were read; rows are matched by their keys, or where neither has any by their order.
+        labels, features: as read; rows are matched by keys, or by order if neither has any.
         keys: how keys are compared.
     """
     if features.values.dim() != 2 or (matched := _matched(labels, features, keys)) is None:
@@ -104,7 +104,7 @@ def copies(labels: LabelColumn, features: Features, keys: KeysConfig) -> Iterato
     if len(label) < _FEWEST or (labels.classes and len(torch.unique(label)) < 2):
         return  # of one class a column with one value is no copy
     tells = _tells_class if labels.classes else _tells_number
-    made = {field.name for field in features.fields if field.of}  # which nobody can leave out alone
+    made = {field.name for field in features.fields if field.of}  # which cannot be left out alone
     for name, column in zip(features.names, values.unbind(1), strict=True):
         if name in made:
             continue
@@ -121,10 +121,10 @@ def copies(labels: LabelColumn, features: Features, keys: KeysConfig) -> Iterato
 
 
 def _tells_class(column: np.ndarray, label: np.ndarray) -> str:
-    """What of a column says nearly all classes; "" if nothing does.
+    """The property of a column that predicts nearly all classes; "" if none does.
 
     Args:
-        column: float64 (n,), NaN where a value is missing; numbers, or codes of words.
+        column: float64 (n,), NaN if missing; numbers, or codes of words.
         label: int64 (n,).
     """
     sizes = np.bincount(label)
@@ -141,7 +141,7 @@ def _tells_class(column: np.ndarray, label: np.ndarray) -> str:
 
 
 def _tells_by_value(column: np.ndarray, label: np.ndarray, allowed: float, *, classes: int) -> str:
-    """The same of rows that have a value, of which so many may be wrong."""
+    """As `_tells_class`, for rows with a value, with at most `allowed` errors."""
     values, codes, counts = np.unique(column, return_inverse=True, return_counts=True)
     if len(values) < 2:
         return ""
@@ -160,7 +160,7 @@ def _tells_by_value(column: np.ndarray, label: np.ndarray, allowed: float, *, cl
 
 
 def _tells_number(column: np.ndarray, targets: np.ndarray) -> str:
-    """The same of numbers to be predicted, (n, targets)."""
+    """As `_tells_class`, for numbers to predict, (n, targets)."""
     missing = np.isnan(column)
     for target in targets.T:
         ends = [target[missing], target[~missing]]
@@ -174,7 +174,7 @@ def _tells_number(column: np.ndarray, targets: np.ndarray) -> str:
 
 
 def _same(column: Tensor, label: Tensor, labels: LabelColumn) -> bool:
-    """True if a column says the label of all these rows; also of rows of one class that have one value."""
+    """True if a column determines the label of all these rows; also if they have one class and one value."""
     if not labels.classes:
         return bool((label == column[:, None]).all(0).any())
     if bool(column.isnan().any()):
@@ -187,7 +187,7 @@ def _same(column: Tensor, label: Tensor, labels: LabelColumn) -> bool:
 
 
 def _matched(labels: LabelColumn, features: Features, keys: KeysConfig) -> tuple[Tensor, Tensor] | None:
-    """Numbers of the rows that both have, of the labels and of the columns; None where they cannot be matched."""
+    """Indices of common rows in the labels and in the columns; None if they cannot be matched."""
     if labels.ids is None or features.ids is None:
         count = len(labels.values)
         return (torch.arange(count), torch.arange(count)) if len(features.values) == count else None
@@ -203,11 +203,11 @@ _TABLE, _COLOUR = 2, 4  # axes of columns, and of images with channels
 
 
 def hints_of_party(columns: Columns, rows: Tensor, model: ModelConfig) -> Iterator[str]:
-    """Properties of a party's model and columns for which no default can be good.
+    """Properties of a party's model and columns that have no good default.
 
     Args:
-        columns: of the party, scaled.
-        rows: of training, int64 (m,).
+        columns: the party's, scaled.
+        rows: training rows, int64 (m,).
     """
     if len(columns.shape) == _COLOUR and isinstance(model, MlpConfig):
         yield "hint: rows are images in colour, and the model is an mlp; `model: cnn` suits them"
@@ -222,7 +222,7 @@ def hints_of_party(columns: Columns, rows: Tensor, model: ModelConfig) -> Iterat
 
 
 def hints_of_federation(federation: FederationConfig, schedule: Schedule) -> Iterator[str]:
-    """Properties of the protocol and of the length for which no default can be good."""
+    """Properties of the protocol and the run's length that have no good default."""
     protocol = federation.protocol
     if CONTRACTS[protocol.name].exchange.one_number:
         yield (

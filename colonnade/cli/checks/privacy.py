@@ -1,5 +1,5 @@
-"""What a curious server could estimate of columns, by the table of docs/results/attacks.md; and where there is noise,
-its size beside the values that it hides (docs/choosing.md).
+"""What a curious server could estimate of columns, by the table of docs/results/attacks.md; with noise, its size
+compared with the values that it hides (docs/choosing.md).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Made = tuple[nn.Module | None, tuple[int, ...]]
 
 
 def estimated(federation: FederationConfig, made: Mapping[str, Made], schedule: Schedule) -> str:
-    """The measured case that is nearest to a configuration, or "" where embeddings have noise or do not leave.
+    """The measured case nearest to a configuration, or "" if embeddings have noise or do not leave.
 
     Args:
         made: every party's bottom model and the shape of its rows.
@@ -56,12 +56,12 @@ def hidden_layers(model: nn.Module) -> int:
 
 
 def nearest(layers: int, ratio: float, *, blinded: bool) -> Mapping[str, Any]:
-    """The cell of all rounds that is nearest.
+    """The nearest cell of all rounds.
 
     Args:
-        layers: hidden ones of the bottom model; more than two are taken as two.
+        layers: hidden layers of the bottom model; more than two count as two.
         ratio: width times epochs, over the columns behind a message.
-        blinded: of sums, not of a party's embeddings.
+        blinded: True for sums, False for a party's embeddings.
     """
     of = "sum" if blinded else "clear"
     fit: list[dict[str, Any]] = [
@@ -73,7 +73,7 @@ def nearest(layers: int, ratio: float, *, blinded: bool) -> Mapping[str, Any]:
 
 
 def quoted(layers: int, ratio: float, *, blinded: bool) -> str:
-    """What the nearest cell says, in a line."""
+    """The nearest cell's result in a line."""
     cell = nearest(layers, ratio, blinded=blinded)
     found, public = cell["secret"], cell["public"]["known-start"]["score"]
     behind = "blinded sums of three parties" if blinded else "a party's embeddings"
@@ -93,18 +93,18 @@ DROWNED = 5.0
 
 
 def noise_over_values(plan: PrivacyPlan, batch: int, width: int) -> float:
-    """Expected norm of the noise over the largest norm of the values: of a whole message, or of a row's embedding.
+    """Expected norm of the noise over the largest norm of the values, in a message or a row's embedding.
 
     Args:
         batch: rows of a message.
-        width: numbers of a row.
+        width: numbers per row.
     """
     numbers = width if plan.strict == "row" else batch * width
     return plan.deviation / plan.config.clip * math.sqrt(numbers) / plan.gain
 
 
 def drowned(federation: FederationConfig, schedule: Schedule) -> str:
-    """A sentence about noise that leaves nothing to learn from; "" where there is less, or its size is not known."""
+    """A sentence about noise that prevents learning; "" if there is less, or its size is unknown."""
     plan = schedule.privacy
     contract = CONTRACTS[federation.protocol.name]
     width = federation.outputs if contract.exchange.sends == "logits" else contract.width_of(federation)

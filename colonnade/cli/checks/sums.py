@@ -1,10 +1,10 @@
 """Protocols of sums in `colonnade check`.
 
-Of sums under encryption: every party's bins, how strongly sums are encrypted, what they tell.
+Sums under encryption: every party's bins, the strength of the encryption, and what the sums reveal.
 
-Of FedVS: the margin of the sums before they wrap around, and the cost of every number of segments K that a roster
-allows. A larger K leaves each party less to compute and fewer parties that may be late: R = 2 (K + T - 1) + 1 responses
-decode (Li, Yao, Liu 2023, Theorem 5.1 and Section 5.3). Bytes are those of the tensors, counted from the messages of
+FedVS: the margin of the sums before they wrap around, and the cost of every number of segments K that a roster allows.
+A larger K leaves each party less to compute and allows fewer late parties: R = 2 (K + T - 1) + 1 responses decode (Li,
+Yao, Liu 2023, Theorem 5.1 and Section 5.3). Bytes are those of the tensors, counted from the messages of
 common/protocols/fedvs.py; a test compares them with a simulated run.
 """
 
@@ -63,7 +63,7 @@ from colonnade.reports.words import counted
 
 
 class BinnedSums:
-    """Checks of a federation whose parties add up the server's numbers over their bins."""
+    """Checks of a federation whose parties sum the server's numbers over their bins."""
 
     def __init__(self, federation: FederationConfig) -> None:
         self._federation = federation
@@ -73,10 +73,10 @@ class BinnedSums:
         self._bins: dict[str, int] = {}
 
     def add(self, party: str, own: PartyConfig, table: Features, rows: Tensor) -> str:
-        """Counts a party's bins; returns what to add to its line.
+        """Counts a party's bins; returns an addition to its line.
 
         Args:
-            rows: int64 (m,), of the table, that are of training as far as is known.
+            rows: the table's training rows, as far as known, int64 (m,).
 
         Raises:
             DataError: no column has two bins; or as `TableBins.fit`.
@@ -91,10 +91,8 @@ class BinnedSums:
         return f"; {self._bins[party]} bins of {counted(len(bins.columns), 'column')}"
 
     def show(self, schedule: Schedule) -> None:
-        """Prints what protects the sums, and what they tell.
-
-        Raises:
-            InputError: sums of numbers of the configured precision could leave their range.
+        """Prints the protection of the sums, and what they reveal. Raises InputError if sums of numbers of the
+        configured precision could leave their range.
         """
         assert self._contract.vectors is not None  # otherwise there are no sums
         rows, config = len(schedule.partition.train), self._config
@@ -137,11 +135,11 @@ class CodingCost:
     Args:
         segments: K.
         answers: R, the responses needed to decode.
-        stragglers: N - R, that a round need not wait for.
-        rows: real ones of a full batch.
+        stragglers: N - R, responses that a round need not wait for.
+        rows: real rows of a full batch.
         work: a party's multiplications for a full batch, relative to its own embeddings of a plain batch.
-        up, down: bytes of a training round with a full batch and everyone's shares, proofs of the set among them unless
-            it can only be all. The server's signature on the set, 70 to 72 bytes, is not among them.
+        up, down: bytes of a training round with a full batch and everyone's shares, including proofs of the set unless
+            it can only be all, without the server's signature on the set (70 to 72 bytes).
         preparation_up, preparation_down: bytes of sharing the data, once.
     """
 
@@ -160,7 +158,7 @@ def coding_costs(federation: FederationConfig, columns: Sequence[int], partition
     """Costs of K = 1, 2 .. while N - R is at least 0 and there are training rows.
 
     Args:
-        columns: of every party's data, powers and bias included, in the roster's order.
+        columns: every party's, powers and bias included, in roster order.
     """
     config = federation.protocol
     assert isinstance(config, Config)  # callers check it

@@ -1,4 +1,4 @@
-"""Commands about data and configurations. What needs a tensor library, which takes seconds to import, comes last."""
+"""Commands about data and configurations. Slow imports, such as a tensor library, come last."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`colonnade datasets` lists and fetches the sets that Colonnade knows; `colonnade tables` cuts some into tables as
-real parties bring them, for experiments/tables.
+"""`colonnade datasets` lists and fetches known data sets; `colonnade tables` cuts some into tables of several members,
+for experiments/tables.
 """
 
 from __future__ import annotations

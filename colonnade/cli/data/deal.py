@@ -275,7 +275,7 @@ class _Dealing:
         self._put(name, "config.yaml", text.encode())
 
     def _take_code_along(self, name: str, node: Any) -> None:
-        """Copies the files of custom models next to the configuration."""
+        """Copies files of custom models next to the configuration."""
         if not isinstance(node, dict):
             return
         if isinstance(file := node.get("file"), str) and (found := _CODE.fullmatch(file)):

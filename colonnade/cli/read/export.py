@@ -129,7 +129,7 @@ SHAPES, CARD = "shapes.json", "scorecard.json"
 
 
 def server_shapes(joint: ScoreSum, protocol: Any, record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A file's name, and where scores start; of a scorecard with the scale of points."""
+    """A file's name, and the initial scores; for a scorecard also the scale of points."""
     if len(joint.start) == 1 and record["output"]["classes"]:
         record["output"]["what"] = "logit of the second class"
     found = {**record, "start": joint.start.tolist()}
@@ -139,7 +139,7 @@ def server_shapes(joint: ScoreSum, protocol: Any, record: dict[str, Any]) -> tup
 
 
 def party_shapes(part: ShapeSum, record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A file's name, and what each bin of the party's columns and pairs adds to the scores, or its card."""
+    """A file's name, and the contribution of each bin of the party's columns and pairs, or its card."""
     if isinstance(part, Card):
         return CARD, {**_schema("scorecard.party"), **record, **part.record()}
     return SHAPES, {**_schema("shapes.party"), **record, **part.described()}
@@ -154,7 +154,7 @@ _SERVER, _PARTY = ({"schema": f"colonnade.forest.{member}", "version": 1} for me
 
 
 def server_part(joint: Decided, names: Sequence[str], record: dict[str, Any]) -> dict[str, Any]:
-    """Where scores start, and the trees: their nodes ask splits of parties by number."""
+    """The initial scores and the trees, whose nodes name parties' splits by number."""
     if len(joint.start) == 1 and record["output"]["classes"]:
         record["output"]["what"] = "logit of the second class"
     trees = [{"output": tree.output, "nodes": list(_nodes(tree, names))} for tree in joint.forest.trees]
@@ -172,7 +172,7 @@ def _nodes(tree: Tree, names: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 
 def party_part(splits: Splits, record: dict[str, Any]) -> dict[str, Any]:
-    """What is on the left of each of the party's splits, in the order of their numbers."""
+    """The left side of each of the party's splits, by number."""
     return {**_PARTY, **record, "splits": [left for _, left, _ in splits.described()]}
 
 
@@ -205,7 +205,7 @@ class ServerPart(nn.Module):
 def export_server(
     run: RunFolder, config: Config, base: Path, out: Path | None, *, onnx: bool = False
 ) -> tuple[Path, int]:
-    """Writes model.safetensors, model.pt2 and model.json of the server's part, or forest.json; returns the folder and
+    """Writes model.safetensors, model.pt2 and model.json of the server's part, or forest.json. Returns the folder and
     the round.
 
     Args:
@@ -284,11 +284,9 @@ class OpenedParty:
     """A party's part of a model.
 
     Args:
-        local: maps rows to outputs, in evaluation mode; or splits of a forest.
-        shape: of an input row.
-        round: of the checkpoint.
+        local: maps rows to outputs, in evaluation mode; for a forest its splits.
+        shape: an input row's.
         encoder: maps the party's table to such rows.
-        names: of the table's columns.
     """
 
     local: Local | Splits
@@ -300,8 +298,8 @@ class OpenedParty:
 
 
 def export(folder: Path, party: str, file: Path | None, out: Path | None, *, onnx: bool = False) -> None:
-    """Writes model.safetensors, model.pt2 and model.json, and a copy of a party's encoder; of a forest forest.json, of
-    shapes shapes.json, of a scorecard scorecard.json.
+    """Writes model.safetensors, model.pt2 and model.json, and a copy of a party's encoder; for a forest forest.json,
+    for shapes shapes.json, for a scorecard scorecard.json.
 
     Args:
         party: a name, or `server`.

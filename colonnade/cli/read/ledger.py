@@ -26,7 +26,7 @@ def ledger(
     check: Annotated[bool, typer.Option("--verify", help="verify its chain of hashes")] = False,
     head: Annotated[bool, typer.Option("--head", help="print the newest hash alone, to note elsewhere")] = False,
 ) -> None:
-    """Prints what left, by kind of message; or the verdict on the chain of hashes; or the newest hash, after it."""
+    """Prints what left by kind of message, the verdict on the chain of hashes, or the newest verified hash."""
     path = folder
     if folder.is_dir():
         party = PartyFolder(folder)

@@ -76,15 +76,14 @@ def _write_own(folder: Path, out: Path | None) -> None:
 
 
 def follow(folder: Path, out: Path | None) -> None:
-    """Writes the page every few seconds until the run completes, or has had no process for a while.
-
-    The run need not have begun.
+    """Writes the page every few seconds until the run completes, or has had no process for a while. It need not have
+    begun.
     """
     console.say(f"waits for a run in {folder}")
     watched = _Watched(folder)
     while not watched.has_begun():
         if watched.gone():
-            raise EnvironmentFault(f"nobody has begun a run in {folder}", hint="start its server, then this again")
+            raise EnvironmentFault(f"no run has begun in {folder}", hint="start its server, then this again")
         time.sleep(_PATIENCE)
     while not (watched.completed() or watched.gone()):
         if watched.has_changed():

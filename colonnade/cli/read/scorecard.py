@@ -1,5 +1,5 @@
-"""`colonnade scorecard`: how well the scores of a two-class run separate people, and what a cut-off comes to.
-`colonnade bins`: a party's bins of a scorecard, from its own folder.
+"""`colonnade scorecard`: how well a two-class run's scores separate people, and the effect of a cut-off. `colonnade
+bins`: a party's bins of a scorecard, from its own folder.
 """
 
 from __future__ import annotations

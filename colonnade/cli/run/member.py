@@ -43,7 +43,7 @@ class Placement:
     """Folder of a member's run.
 
     Args:
-        out: of a new run; None takes a folder under runs/.
+        out: a new run's; None takes a folder under runs/.
     """
 
     out: Path | None
@@ -176,7 +176,7 @@ class _Keeping:
 
 
 def watched(own: Own) -> Own:
-    """Fills in `metrics` and `health` from the environment where the section has none, as container images set them."""
+    """Takes `metrics` and `health` from the environment, which container images set, unless the section has them."""
     update = {}
     for what in ("metrics", "health"):
         variable = f"COLONNADE_{what.upper()}"

@@ -44,6 +44,6 @@ def simulate(
 
 
 def _more(outcome: Outcome) -> list[tuple[str, str]]:
-    """What a simulation knows beside its summary."""
+    """A simulation's results that its summary lacks."""
     captured = sum(capture.size for capture in outcome.captures.values())
     return [("captured", megabytes(captured))] if captured else []

@@ -37,7 +37,7 @@ def up(
 
     Args:
         dashboard: address of the dashboard; "" serves none.
-        ids: CSV file with ids that will be predicted after the run, which is checked before.
+        ids: CSV file with ids to predict after the run, checked before it.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sets = (*sets, *read_chaos(chaos))
@@ -58,7 +58,7 @@ def up(
 
 
 def end(ended: Ended, ids: Path | None, *, insecure: bool) -> NoReturn:
-    """Prints the summary of a run and exits; predicts the ids of a completed one before, into predictions.csv."""
+    """Prints the summary of a run and exits; for a completed run first predicts the ids, into predictions.csv."""
     code = show(ended)
     if ids is not None and code == 0:
         from colonnade.cli.run.predict import predict  # noqa: PLC0415  # scipy

@@ -1,1 +1,1 @@
-"""The model card of a run: what the run knows, and what people have written in card.yaml."""
+"""The model card of a run: facts from the run, and what people have written in card.yaml."""

@@ -1,4 +1,4 @@
-"""card.yaml: what only people know of a model, kept with it."""
+"""card.yaml: facts about a model that only people know, kept with it."""
 
 from __future__ import annotations
 

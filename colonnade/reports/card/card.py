@@ -1,4 +1,4 @@
-"""card.md and card.html: sections with what the run knows, and places for people."""
+"""card.md and card.html: sections with facts from the run, and places for people."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _MAP = (
 
 
 class Empty(str):
-    """The question of a place that nobody has filled."""
+    """The question of an unfilled place."""
 
     __slots__ = ()
     empty = True
@@ -89,7 +89,7 @@ class CardTable:
 
 @dataclass(frozen=True)
 class CardSection:
-    """A part of a card: names and values, tables, and lines, each as far as there are some."""
+    """A part of a card: names and values, tables, and lines, each possibly empty."""
 
     title: str
     facts: Sequence[tuple[str, object]] = ()
@@ -101,7 +101,7 @@ def sections(run: RecordedRun, answers: Answers, groups: ScoreFindings | None = 
     """Headings of Mitchell et al., "Model Cards for Model Reporting" (2019), a map to the EU AI Act, and provenance.
 
     Args:
-        groups: scores with the groups of their people; None if nobody named them.
+        groups: scores with people's groups; None without groups.
     """
     config = _config(run)
 
@@ -200,7 +200,7 @@ def _columns(run: RecordedRun, config: Config, name: str, own: PartyConfig) -> s
 
 
 def _decided(run: RecordedRun) -> Iterator[tuple[str, object]]:
-    """What judges the model, and from which probability on a row counts as positive."""
+    """The metric that judges the model, and the probability from which a row counts as positive."""
     measure = measure_of(run.summary)
     if measure:
         yield "judged by", f"{JUDGED[measure]}, since classes are unequal"
@@ -211,7 +211,7 @@ def _decided(run: RecordedRun) -> Iterator[tuple[str, object]]:
 
 
 def _evaluated(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, object]]:
-    """Rows that nobody trained on, and their classes."""
+    """Rows not used in training, and their classes."""
     for part in ("test", "validation"):
         if counts := [sum(line) for line in confusion_of(run.summary, part)]:
             yield f"{part} rows", counted(sum(counts), "row")
@@ -230,7 +230,7 @@ def _class(config: Config | None, number: int) -> str:
 
 
 def _factors(asked: Sequence[tuple[str, object]], found: ScoreFindings | None) -> CardSection:
-    """Groups of people at the cut-off, as far as they are known."""
+    """Groups of people at the cut-off, if known."""
     if found is None or found.groups is None:
         how = "Of two classes, colonnade card RUN --groups FILE:COLUMN compares groups of people at the cut-off."
         return CardSection("Factors", asked, lines=[how])
@@ -269,7 +269,7 @@ def _good(run: RecordedRun) -> Iterator[tuple[str, object]]:
 
 
 def _importance(run: RecordedRun) -> Iterator[CardTable]:
-    """What is lost without each party, as `explain` measured it."""
+    """The loss without each party, as `explain` measured it."""
     if (found := run.explained) is None:
         return
     rows = []
@@ -364,7 +364,7 @@ def write_card(folder: Path, out: Path | None = None, groups: str = "") -> Writt
 
     Args:
         out: the Markdown file; the page lies beside it.
-        groups: FILE:COLUMN, ids and groups of people who are compared; "" for none.
+        groups: FILE:COLUMN, ids and people's groups to compare; "" for none.
     """
     if is_party(folder):
         raise InputError(

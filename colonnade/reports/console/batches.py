@@ -18,7 +18,7 @@ _MOST = 20  # lines of the table
 
 
 class NewBatches:
-    """The batches that members note from now on."""
+    """The batches that members note from construction on."""
 
     def __init__(self, folder: Path, members: Iterable[str]) -> None:
         homes = {name: RunFolder(folder).member(name) for name in members}
@@ -57,7 +57,7 @@ class NewBatches:
 
 
 class _NewLines:
-    """The lines that are appended to a file from now on."""
+    """Lines appended to a file from construction on."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._before, self._size = path, sum(1 for _ in read_lines(path)), _size(path)

@@ -1,4 +1,4 @@
-"""Tables of a console: aligned columns without lines between them, in which no word is cut."""
+"""Console tables: aligned columns without lines between them; no word is cut."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Grid:
     """A table. Columns of numbers are aligned at the right.
 
     Args:
-        heads: of the columns; none for a table without a head.
+        heads: column heads; empty for a table without a head.
         prose: True if cells are sentences, which are broken into lines in a pipe too.
     """
 
@@ -73,7 +73,7 @@ class Grid:
                 yield line
 
     def _blocks(self, room: int) -> Iterator[Text]:
-        """Every row as lines, its first cell above the others, each behind its head."""
+        """Every row as lines: its first cell, then the others, each behind its head."""
         left = max((title.cell_len for title in self._head[1:]), default=0)
         for first, *others in self._rows:
             yield from wrapped(Text(first.plain, style=_HEAD), room)
@@ -84,7 +84,7 @@ class Grid:
 
 
 def wrapped(text: Text, width: int) -> list[Text]:
-    """A text in lines that break between words; a longer word is a line of its own."""
+    """A text in lines that break between words; a longer word has its own line."""
     lines: list[Text] = []
     for line in text.split("\n", allow_blank=True):
         breaks, used = [], 0
@@ -111,6 +111,6 @@ def _width(cell: Text) -> int:
 
 
 def _longest(cell: Text) -> int:
-    """Width of the longest word; of a number with its unit, all."""
+    """Width of the longest word; a number and its unit count as one."""
     words = [cell.plain] if _NUMBER.fullmatch(cell.plain) else cell.plain.split()
     return max(map(cell_len, words), default=0)

@@ -1,7 +1,7 @@
-"""The live region: what is under way, with the time left, below everything that is printed.
+"""The live region: current activities with the time left, below everything that is printed.
 
 A terminal shows a line for the outermost and the innermost activity, and clears them at their end. A pipe, a file or a
-terminal that cannot move its cursor gets a plain line of the outermost every so often, the rarer the longer it takes.
+terminal without cursor control gets a plain line of the outermost periodically, at growing intervals.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class LiveRegion:
         self._clear()
 
     def draw(self) -> None:
-        """Shows what is under way now."""
+        """Shows current activities."""
         with self._console.drawing:
             if self._moves:
                 self._move()
@@ -82,12 +82,12 @@ class LiveRegion:
             self._clear()
 
     def _shown(self) -> list[Activity]:
-        """The outermost and the innermost of those that take their time."""
+        """The outermost and the innermost long activity."""
         long = [one for one in under_way() if self._clock() - one.begun >= SOON]
         return list(dict.fromkeys((long[0], long[-1]))) if long else []
 
     def __rich__(self) -> Group:
-        """The lines as they are now: they are drawn anew below everything that is printed."""
+        """The current lines, redrawn below everything that is printed."""
         now, width = self._clock(), self._console.width
         return Group(*(moving_line(one, now, width, inner=bool(at)) for at, one in enumerate(self._shown())))
 
@@ -132,10 +132,10 @@ def shown(console: Screen) -> Iterator[None]:
 
 
 def plain_line(one: Activity, now: float, width: int, *, over: bool = False) -> str:
-    """An activity in a line that fits: what cannot be shown whole is left out, the last facts first.
+    """An activity in a line that fits; parts that do not fit are left out, the last facts first.
 
     Args:
-        over: whether it has ended, so that its line tells the time that it took.
+        over: True if it has ended, so that its line gives the time taken.
     """
     seconds = now - one.begun
     time_left = None if over else one.left(now)
@@ -153,7 +153,7 @@ def plain_line(one: Activity, now: float, width: int, *, over: bool = False) -> 
 
 
 def moving_line(one: Activity, now: float, width: int, *, inner: bool = False) -> Text:
-    """The same with a spinner, and a bar where there is room. `inner`: within another activity."""
+    """`plain_line` with a spinner, and a bar if there is room. `inner`: within another activity."""
     spinner = _SPINNER[int(now / _PERIOD) % len(_SPINNER)]
     text = Text("  " if inner else f"{spinner} ", style=_ACCENT)
     said = plain_line(one, now, width - text.cell_len - 1)  # the last column stays free: some terminals wrap there
@@ -167,7 +167,7 @@ def moving_line(one: Activity, now: float, width: int, *, inner: bool = False) -
 
 
 def cut(text: str, width: int) -> str:
-    """A text of at most so many characters, of which the last is `…` where it was cut."""
+    """A text of at most `width` characters, the last one `…` if it was cut."""
     whole = Text(text)
     whole.truncate(max(width, 1), overflow="ellipsis")
     return whole.plain

@@ -42,7 +42,7 @@ class _Phases:
         self.now: Activity | None = None
 
     def turn(self, what: str, total: int = 0, unit: str = "", *, done: int = 0) -> Activity:
-        """Begins an activity, or goes on with it if it is under way. `done`: steps of it so far."""
+        """Begins an activity, or continues it. `done`: steps of it so far."""
         if self.now is None or (self.now.what, self.now.total) != (what, total):
             self.end()
             self.now = Activity(what, total, unit, kept=max(done - 1, 0))
@@ -57,7 +57,7 @@ class _Phases:
 
 
 class Progress:
-    """Says what the events of a server's run mean, and keeps its activity up to date.
+    """Prints the meaning of a server's events, and keeps its activity up to date.
 
     Args:
         doing: activity before the first event; "" for none.
@@ -92,7 +92,7 @@ class Progress:
                 self._say(back_off_line(event), style="yellow")
 
     def _turn(self, event: Event) -> None:
-        """Brings the activity up to date."""
+        """Updates the activity."""
         match event["kind"]:
             case "listening":
                 self._phases.turn("waiting for parties", len(event["waiting_for"]))

@@ -13,7 +13,7 @@ from colonnade.reports.console.screen import INTERRUPTED, err
 
 
 def run_to_end(main: Coroutine[Any, Any, None]) -> None:
-    """Runs a process's body; SIGINT and SIGTERM both cancel it, so that it can take leave."""
+    """Runs a process's body; SIGINT and SIGTERM both cancel it, so that it can end properly."""
 
     async def cancellable() -> None:
         task = asyncio.current_task()

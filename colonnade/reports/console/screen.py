@@ -1,7 +1,7 @@
-"""The console: prose, tables, and errors with the remedy on a line of its own.
+"""The console: prose, tables, and errors with the remedy on its own line.
 
-A terminal's lines break between words, so that no column and no word is cut. In a pipe every sentence and every row of
-a table is one line, whatever its length.
+Lines in a terminal break between words, so that no column and no word is cut. In a pipe every sentence and every table
+row is one line, whatever its length.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Screen(Console):
 
     @property
     def room(self) -> int | None:
-        """Characters of a line; None in a pipe, where lines have any length."""
+        """Characters of a line; None in a pipe, which has no limit."""
         return self.width if self.is_terminal else None
 
     def say(self, line: str, style: str | None = None, *, indent: int = _INDENT) -> None:

@@ -52,10 +52,10 @@ _STOPPED_BY = {**JUDGED, "loss": "loss", "mae": "MAE", "r2": "R2"}
 def show_summary(
     console: Screen, folder: Path, more: Iterable[tuple[str, str]] = (), took: float | None = None
 ) -> None:
-    """Prints what a run has come to, from its summary.json, in at most `LINES` lines: quality, protection, report.
+    """Prints a run's results from its summary.json, in at most `LINES` lines: quality, protection, report.
 
     Args:
-        more: lines of the command that are not in the file: name and words.
+        more: further lines of the command: name and words.
         took: seconds that a simulation took.
     """
     if (summary := RunFolder(folder).read_summary()) is None:
@@ -93,7 +93,7 @@ _Line = tuple[str, str, str]
 
 
 def _print(console: Screen, first: Sequence[_Line], spare: Sequence[_Line], last: Sequence[_Line]) -> None:
-    """Prints as many of the spare lines as there is room for between the others."""
+    """Prints the spare lines that fit between the others."""
     left = max(len(name) for name, _, _ in (*first, *last))
 
     def broken(line: _Line) -> list[Text]:
@@ -113,7 +113,7 @@ def _print(console: Screen, first: Sequence[_Line], spare: Sequence[_Line], last
 
 
 def _results(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Quality beside what costs nothing, warnings, and whose model it is."""
+    """Quality compared with trivial models, warnings, and which model is kept."""
     yield "quality", quality_words(summary)
     if summary.get(WARNING):
         yield WARNING, str(summary[WARNING])
@@ -144,7 +144,7 @@ def quality_words(summary: Mapping[str, Any]) -> str:
 
 
 def _judging(summary: Mapping[str, Any], part: str) -> list[tuple[str, str]]:
-    """Keys and names of the metrics that answer whether the model is good, the one that judges it first."""
+    """Keys and names of the metrics that judge the model, the main one first."""
     measure = measure_of(summary)
     judged = [(f"{part}{measure}", JUDGED[measure])] if measure else []
     of = f" of {positive}" if (positive := positive_of(summary)) is not None and measure == "auc" else ""
@@ -157,7 +157,7 @@ def _has(metrics: Mapping[str, Any], key: str) -> bool:
 
 
 def _beside(summary: Mapping[str, Any], metrics: Mapping[str, Any], key: str) -> str:
-    """A metric, and what chance or a model without columns reaches."""
+    """A metric, and the value of chance or of a model without columns."""
     part, _, name = key.partition("_")
     said = number_words(key, metrics[key])
     verdict = ((summary.get("details") or {}).get(_PARTS[f"{part}_"]) or {}).get("chance") or {}
@@ -172,7 +172,7 @@ def _beside(summary: Mapping[str, Any], metrics: Mapping[str, Any], key: str) ->
 
 
 def _further(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What follows where there is room: other metrics are on the report."""
+    """Further lines, if there is room; other metrics are in the report."""
     if absent := missing_words(summary):
         yield "missing", absent
     if rest := _rest(summary):
@@ -195,7 +195,7 @@ def _rest(summary: Mapping[str, Any]) -> list[str]:
 
 
 def _traffic(sent: Mapping[str, Mapping[str, int]]) -> str:
-    """Bytes in both directions: on the wire, or of a simulation the tensors'."""
+    """Bytes in both directions: on the wire, or in a simulation the tensors'."""
     up, down = (megabytes(sent[way].get("wire", sent[way]["payload"])) for way in ("up", "down"))
     return f"{up} to the server, {down} to the parties"
 
@@ -245,11 +245,7 @@ def measure_of(summary: Mapping[str, Any]) -> str:
 
 
 def with_baseline(summary: Mapping[str, Any], key: str, value: float) -> str:
-    """Formats a metric, with the baseline of a model without columns where one is needed.
-
-    Args:
-        value: of the last or the best round: the baseline is the same.
-    """
+    """Formats a metric, with the baseline of a model without columns where one is needed."""
     said, (part, _, name) = number_words(key, value), key.partition("_")
     baseline = summary["metrics"].get(f"{part}_baseline_{name}")
     if baseline is None or name not in BASELINES or (name == "accuracy" and not measure_of(summary)):
@@ -304,7 +300,9 @@ def fallen_words(summary: Mapping[str, Any]) -> str:
 
 
 def own_models(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
-    """A line about every party's own model, where each has a whole one; for many parties, the worst and the best."""
+    """A line about every party's own model, if parties have complete ones; with many parties, the worst and the
+    best.
+    """
     lines = []
     for prefix, name in _OWN.items():
         found = {key.removeprefix(prefix): value for key, value in metrics.items() if key.startswith(prefix)}
@@ -349,7 +347,7 @@ def label_words(labels: dict[str, Any]) -> str:
 
 
 def missing_words(summary: Mapping[str, Any]) -> str:
-    """Responses that rounds went on without, by party; "" if there were none. For many parties, the most."""
+    """Missing responses by party; "" if there were none. With many parties, the most."""
     late = summary.get("late") or {}
     found = {party: count for party, count in (summary.get("missing") or {}).items() if count}
     said = {

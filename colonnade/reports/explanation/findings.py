@@ -1,16 +1,16 @@
 """Importance of each party to a trained model, in numbers.
 
-Parties are ranked by what the measure loses without them: a party's messages are replaced by their mean over the
-measured rows, and what it says to a forest is shuffled over them (Breiman, "Random Forests", 2001). Zeros would also
-remove what is the same for all rows, which a head may use as its bias, so that a party of mere noise could come first.
+Parties are ranked by the loss of the measure without them: a party's messages are replaced by their mean over the
+measured rows; for a forest its answers are shuffled over them (Breiman, "Random Forests", 2001). Zeros would also
+remove a constant part, which a head may use as its bias, so that a party of mere noise could rank first.
 
 VIMADMM (Xie et al. 2024), Section VI-C, ranks by the norm of a party's head. The norm is reported, but not used for the
 ranking: it depends on the scale of the party's embeddings and on the head's random start, which differs by more than
 training adds in a few epochs.
 
-How far what is lost without a party can be told from chance comes from paired resamples of the measured rows: the same
-resamples (Efron, "Bootstrap Methods", 1979) measure the model with and without each party, so that rows which are hard
-for both do not widen the interval of the difference.
+Paired resamples of the measured rows show whether a loss differs from chance: the same resamples (Efron, "Bootstrap
+Methods", 1979) measure the model with and without each party, so that rows which are hard for both do not widen the
+interval of the difference.
 """
 
 from __future__ import annotations
@@ -151,14 +151,14 @@ class PartyFindings:
     Attributes:
         norm: Frobenius norm of its head; None if no head, or block of one, is its own.
         first_norm: the norm before the first round.
-        noised: the measure when its features are noised; None of a forest or shapes.
+        noised: the measure when its features are noised; None for a forest or shapes.
         missing: the measure without it.
         missing_loss: mean loss without it.
-        lost: the measure that is lost without it, on resamples of the rows, float64 (resamples,).
-        gain: of its splits in a forest, as a share of all parties'.
-        splits: nodes of a forest that ask it.
+        lost: the loss of the measure without it, on resamples of the rows, float64 (resamples,).
+        gain: share of its splits in a forest's gain.
+        splits: nodes of a forest that use its columns.
         size: mean distance of its scores in an additive model from their mean.
-        sent: bytes of tensors that left it in the run; None without its ledger.
+        sent: bytes of tensors that it sent in the run; None without its ledger.
         awaited: seconds that the others waited for it, over all rounds of which it was the slowest.
     """
 
@@ -177,12 +177,12 @@ class PartyFindings:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Between which the measure that is lost lies in 95% of the resamples."""
+        """95% interval of the loss of the measure, over the resamples."""
         return interval(self.lost)
 
     @property
     def told(self) -> bool:
-        """True if what is lost without it can be told from chance: the whole interval is above 0."""
+        """True if the loss without it differs from chance: the whole interval is above 0."""
         return self.interval[0] > _ROUNDING
 
     @property
@@ -196,9 +196,9 @@ class Findings:
 
     Attributes:
         part: measured rows: test, or validation if the run has no test rows.
-        measure: `accuracy`; for unequal classes `auc` (two classes) or `balanced_accuracy` (more); `r2` of numbers.
-        labels: of these rows, int64 (rows,), or scaled targets.
-        embeddings: by party, float32 (rows, width); empty of a forest.
+        measure: `accuracy`; for unequal classes `auc` (two classes) or `balanced_accuracy` (more); `r2` for numbers.
+        labels: the measured rows', int64 (rows,), or scaled targets.
+        embeddings: by party, float32 (rows, width); empty for a forest.
         sigma: standard deviation of the noise, in units of the scaled features.
         clean: the measure with all parties and no noise.
         parties: in roster order.
@@ -216,11 +216,11 @@ class Findings:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Of the measure with all parties, over resamples of the rows."""
+        """95% interval of the measure with all parties, over resamples of the rows."""
         return interval(self.draws)
 
     def apart(self, one: PartyFindings, other: PartyFindings) -> bool:
-        """True if one party's loss is larger than another's by more than chance."""
+        """True if one party's loss exceeds another's by more than chance."""
         return interval(one.lost - other.lost)[0] > _ROUNDING
 
     @property
@@ -244,7 +244,7 @@ class Findings:
 
     @property
     def noise_lost(self) -> list[float] | None:
-        """Loss of the measure when a party is noised, in roster order; None of a forest."""
+        """Loss of the measure when a party is noised, in roster order; None for a forest."""
         found = [self.clean - party.noised for party in self.parties if party.noised is not None]
         return found if len(found) == len(self.parties) else None
 
@@ -257,7 +257,7 @@ class Findings:
     def agreement(self, others: Sequence[float] | None) -> float | None:
         """Spearman's rank correlation of the importance with other numbers of the parties, if any.
 
-        It says little for fewer than four parties: for two it is always 1 or -1.
+        It is hardly informative for fewer than four parties: for two it is always 1 or -1.
         """
         if others is None or len(self.parties) < RANKED:
             return None
@@ -267,10 +267,10 @@ class Findings:
 
 
 def measure(trained: Trained, sigma: float, progress: Callable[[str], object] = lambda _party: None) -> Findings:
-    """Measures the model with each party noised (no forest is), and with each party absent, all others unchanged.
+    """Measures the model with each party noised (except a forest), and with each party absent, all others unchanged.
 
     Args:
-        sigma: of the noise on a party's scaled features.
+        sigma: standard deviation of the noise on a party's scaled features.
         progress: called with the name of every party.
     """
     part = _part(trained)
@@ -321,7 +321,7 @@ def _value(trained: Trained, name: str, labels: Tensor, parts: Sequence[Tensor])
 
 
 def _costs(trained: Trained) -> dict[str, dict[str, Any]]:
-    """What each party cost the run, as far as its ledger and the server's events say."""
+    """Each party's costs in the run, as far as its ledger and the server's events show them."""
     waited = dict.fromkeys(trained.names, 0.0)
     for event in read_lines(trained.folder.events):
         slow = event.get("slowest") or {}
@@ -333,7 +333,7 @@ def _costs(trained: Trained) -> dict[str, dict[str, Any]]:
 
 
 def _of_model(trained: Trained, said: Sequence[Tensor]) -> dict[str, dict[str, Any]]:
-    """What a forest's splits gain, or the size of the scores of shapes."""
+    """Gains of a forest's splits, or the size of shapes' scores."""
     if (forest := trained.forest) is not None:
         used = [forest.used(party) for party in range(len(said))]
         total = sum(float(gains.sum()) for _, gains in used) or 1.0
@@ -350,7 +350,7 @@ def _of_model(trained: Trained, said: Sequence[Tensor]) -> dict[str, dict[str, A
 def without_columns(trained: Trained, party: str) -> dict[str, float]:
     """The measure of a forest if the sides of one of a party's columns are shuffled over the rows, by column.
 
-    The server could compute it, but for the names: it knows every side, and which splits are of one column.
+    The server could compute it except for the names: it knows every side, and which splits share a column.
     """
     part = _part(trained)
     rows, place = torch.cat(trained.server.schedule.blocks(part)), trained.names.index(party)
@@ -377,10 +377,10 @@ def _shuffled(
     value: Value,
     shuffle: Callable[[Tensor], Tensor] | None = None,
 ) -> list[ModelScore]:
-    """The model in some orders, where what a party says of the rows is shuffled over them.
+    """Scores of the model with a party's answers shuffled over the rows, in several orders.
 
     Args:
-        shuffle: what it says in an order of the rows; all of it in that order by default.
+        shuffle: the answers in an order of the rows; all of them by default.
     """
     said = shuffle or (lambda order: parts[index][order])
     draws = generator("explain", trained.config.federation.seed, trained.names[index])

@@ -1,4 +1,4 @@
-"""explain.html: which party is worth its cost; and a page of a party's shape functions, for its own eyes."""
+"""explain.html: which party is worth its cost; and a page of a party's shape functions, for the party alone."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _opinion_words(trained: Trained, found: Findings) -> str:
 
 
 def _lost(found: Findings, how: str, left: Callable[[PartyFindings], float | None]) -> Html:
-    """A bar from 0 for each party, the most important first; with its interval where the party itself is missing."""
+    """A bar from 0 for each party, the most important first; with its interval if the party itself is missing."""
     bars = []
     for party in found.ranked:
         value = left(party)
@@ -111,7 +111,7 @@ def _lost(found: Findings, how: str, left: Callable[[PartyFindings], float | Non
 
 
 def _costs(found: Findings) -> list[Html]:
-    """Charts of what is known of the parties' costs, in the order of the first chart."""
+    """Charts of the parties' known costs, in the order of the first chart."""
     ranked, charts = found.ranked, []
     if all(party.sent is not None for party in ranked):
         sent = {party: float(party.sent or 0) for party in ranked}
@@ -172,7 +172,7 @@ def shapes_html(title: str, columns: Sequence[Shape], pairs: Sequence[Shape]) ->
     """The self-contained page.
 
     Args:
-        columns, pairs: as of `ShapeSum.described`, the most important first.
+        columns, pairs: as from `ShapeSum.described`, the most important first.
     """
     named = [(one["column"], one) for one in columns] + [(" x ".join(one["columns"]), one) for one in pairs]
     drawn = sorted((one for one in named if one[1]["importance"]), key=lambda each: -each[1]["importance"])
@@ -191,7 +191,7 @@ def shapes_html(title: str, columns: Sequence[Shape], pairs: Sequence[Shape]) ->
 
 
 def _headline(drawn: Sequence[tuple[str, Shape]], most: float) -> str:
-    """Which column decides, and by how much."""
+    """The most important column, and its share."""
     if not drawn:
         return "No column of this party tells anything of a row: all its shapes are flat."
     name, one = drawn[0]
@@ -216,13 +216,13 @@ def _cards(named: Sequence[tuple[str, Shape]], drawn: Sequence[tuple[str, Shape]
 
 
 def _points(shape: Shape) -> NDArray[np.float64]:
-    """By bin and score, less their means: (bins, scores)."""
+    """Points by bin and score, less their means: (bins, scores)."""
     found: NDArray[np.float64] = np.asarray(shape["points"]) - np.asarray(shape["mean"])
     return found
 
 
 def _picture(name: str, shape: Shape, span: float) -> tuple[str, Html]:
-    """A title and the picture; a table of words has its own."""
+    """A title and the picture; for words a table."""
     title = f"{name} ({shape['importance']:.3f})"
     if "cells" in shape:
         return title, _pair(name, shape, span)
@@ -230,7 +230,7 @@ def _picture(name: str, shape: Shape, span: float) -> tuple[str, Html]:
 
 
 def _numbers(name: str, shape: Shape, span: float) -> Html:
-    """Steps over the bins, and a dot for missing values that have a bin of their own."""
+    """Steps over the bins, and a dot for missing values with their own bin."""
     points, cuts = _points(shape), shape["cuts"]
     bins, drawn = len(cuts) + 1, []
     for score in range(points.shape[1]):
@@ -272,7 +272,7 @@ def _words(title: str, shape: Shape, span: float) -> Html:
 
 
 def _pair(name: str, shape: Shape, span: float) -> Html:
-    """The first score of each cell, of the groups of both columns: the stronger, the more it adds or takes away."""
+    """The first score of each cell of both columns' groups; stronger colours for larger contributions."""
     points, cells = _points(shape)[:, 0], np.asarray(shape["cells"]).reshape(COARSE, COARSE)
     first, second = (max(groups) + 1 for groups in shape["groups"])
     parts = []

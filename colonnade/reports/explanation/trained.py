@@ -38,7 +38,7 @@ class Trained:
     Attributes:
         base: folder that paths in the config are relative to.
         joint: the server's part, or its forest.
-        locals: each party's part in roster order, in evaluation mode; empty of a forest.
+        locals: each party's part in roster order, in evaluation mode; empty for a forest.
         splits: each party's part of a forest, in roster order.
         heads: weights applied to each party's embeddings, (width, outputs) each; None if there are none.
         first_heads: `heads` before the first round.
@@ -66,7 +66,7 @@ class Trained:
         return self.joint.forest if isinstance(self.joint, Decided) else None
 
     def logits(self, parts: Sequence[Tensor]) -> Tensor:
-        """What the parties answer in a prediction, in roster order -> logits (rows, outputs)."""
+        """The parties' answers in a prediction, in roster order -> logits (rows, outputs)."""
         return self.joint.of_sides(parts) if isinstance(self.joint, Decided) else self.joint.logits(parts)
 
 

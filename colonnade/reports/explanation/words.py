@@ -1,4 +1,4 @@
-"""What `colonnade explain` says of the parties: sentences, tables, and the content of explain.json."""
+"""Text of `colonnade explain` about the parties: sentences, tables, and the content of explain.json."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MEASURES = {"accuracy": "accuracy", "auc": "AUC", "balanced_accuracy": "balanced
 """Measures of the model with a party noised or missing, in words."""
 
 HEADS = (
-    "A head's norm and its growth (the norm over that before the first round) rank nobody: they depend on the scale of "
-    "a party's embeddings, on the draw of the head, on learning rates, weight decay and the number of rounds."
+    "A head's norm and its growth (the norm over that before the first round) are no ranking: they depend on the "
+    "scale of a party's embeddings, on the draw of the head, on learning rates, weight decay and the number of rounds."
 )
 """What norms of heads do not say."""
 
@@ -40,7 +40,7 @@ _UNEQUAL = (
 
 
 def headline(found: Findings) -> str:
-    """Which parties are worth their cost, and of which nothing can be told."""
+    """Which parties are worth their cost, and which are undecided."""
     measure, shown = MEASURES[found.measure], partial(value_words, found.measure)
     told = [party for party in found.ranked if party.told]
     if not told:
@@ -119,7 +119,7 @@ def _all(values: Sequence[float | None]) -> list[float] | None:
 
 
 def _cheapest(told: Sequence[PartyFindings]) -> PartyFindings | None:
-    """The party with the largest loss a byte, if the bytes differ enough to matter and are known."""
+    """The party with the largest loss per byte, if bytes are known and differ enough to matter."""
     sent = [party.sent for party in told if party.sent]
     if len(sent) < len(told) or len(sent) < 2 or max(sent) < 1.2 * min(sent):
         return None
@@ -149,7 +149,7 @@ def value_words(measure: str, value: float) -> str:
 
 
 def sentences(trained: Trained, found: Findings) -> list[str]:
-    """How it was measured, and what a reader should know of the model."""
+    """The method, and notes on the model."""
     measure, shown = MEASURES[found.measure], partial(value_words, found.measure)
     said = [
         f"{trained.config.federation.protocol.name} among {len(found.parties)} parties, after round {trained.round} of "
@@ -172,7 +172,7 @@ def sentences(trained: Trained, found: Findings) -> list[str]:
 
 
 def of_heads(found: Findings) -> str:
-    """What norms say, and whether they agree with the ranking here."""
+    """The norms' meaning, and whether they agree with the ranking here."""
     value = found.agreement(found.growths)
     if value is None:
         return HEADS
@@ -181,7 +181,7 @@ def of_heads(found: Findings) -> str:
 
 
 def columns_of(found: Findings) -> list[tuple[str, Callable[[PartyFindings], str]]]:
-    """Heads of a table of the parties, after rank and name, and what stands below them."""
+    """Heads and cells of a table of the parties, after rank and name."""
     measure, shown = MEASURES[found.measure], partial(value_words, found.measure)
     columns: list[tuple[str, Callable[[PartyFindings], str]]] = [
         (f"{measure} without it", lambda party: shown(party.missing)),
@@ -207,9 +207,9 @@ def columns_of(found: Findings) -> list[tuple[str, Callable[[PartyFindings], str
 def numbers(trained: Trained, found: Findings) -> dict[str, Any]:
     """Content of explain.json.
 
-    `measure` names the metric of `value`, `noised` and `missing`, from 0 to 1; `without` says what replaces a missing
-    party's messages; `interval` has the 2.5th and 97.5th percentile of the resamples; `agreement` has rank correlations
-    with the loss without a party.
+    `measure` names the metric of `value`, `noised` and `missing`, from 0 to 1; `without` names the replacement of a
+    missing party's messages; `interval` has the 2.5th and 97.5th percentile of the resamples; `agreement` has rank
+    correlations with the loss without a party.
     """
     ranked = [party.name for party in found.ranked]
     return {
@@ -262,7 +262,7 @@ def _party(found: Findings, party: PartyFindings, rank: int) -> dict[str, Any]:
 
 
 def _by_split(names: Sequence[str], forest: Forest) -> dict[str, list[dict[str, float]]]:
-    """What the server knows of each party's splits, by number: the party's own file says what they are."""
+    """The server's knowledge of each party's splits, by number; the party's own file names the columns."""
     used = {name: forest.used(party) for party, name in enumerate(names)}
     return {
         name: [{"nodes": int(count), "gain": float(gain)} for count, gain in zip(*both, strict=True)]

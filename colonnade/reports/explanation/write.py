@@ -112,7 +112,7 @@ class Explained:
 
     Attributes:
         kept: configurations with fewer parties, each with their names.
-        owned: files about the columns of each party, where they are parts of the model.
+        owned: files about each party's columns, if these are parts of the model.
     """
 
     trained: Trained
@@ -161,7 +161,7 @@ def write_explanation(
 
 
 def _write_owned(trained: Trained, into: RunFolder, say: Say) -> Iterator[Path]:
-    """What a forest asks of each party's columns, or what these add to its scores, by name, in its own folder."""
+    """Writes each party's splits, or the contributions of its columns, by name, in its own folder."""
     forest = trained.forest
     for index, name in enumerate(trained.names):
         if forest is not None:
@@ -188,11 +188,11 @@ def _write_owned(trained: Trained, into: RunFolder, say: Say) -> Iterator[Path]:
 def own_columns(
     splits: Sequence[tuple[str, dict[str, Any], str]], times: NDArray[np.int64], gains: NDArray[np.float64]
 ) -> dict[str, Any]:
-    """Columns of a party by gain, and its splits by number, which is what the server knows of them.
+    """Columns of a party by gain, and its splits by number, by which the server knows them.
 
     Args:
-        splits: as of `Splits.described`. More than the trees use may have been asked for.
-        times: nodes that each split divides.
+        splits: as from `Splits.described`, possibly more than the trees use.
+        times: number of nodes that each split divides.
     """
     columns: dict[str, dict[str, Any]] = {}
     listed, cuts = [], set[str]()
@@ -303,8 +303,8 @@ class Explanation:
     """How much each party of a finished run matters.
 
     Attributes:
-        owned: files about the columns of each party, for its own eyes.
-        said: which party is worth its cost, in a sentence.
+        owned: files about each party's columns, for the party alone.
+        said: a sentence on which party is worth its cost.
         measure: name of the metric of `missing` and `lost`, such as `accuracy` or `auc`.
         value: this metric with all parties.
     """
@@ -326,14 +326,14 @@ class Explanation:
 
     @property
     def table(self) -> pa.Table:
-        """A row a party, sorted by what the metric loses without it, largest first.
+        """A row per party, sorted by the metric's loss without it, largest first.
 
         `lost` lies between `low` and `high` in 95% of the resamples of the rows, and `told` is true if that is above 0.
         `bytes` left the party in the run, and the others waited `awaited` seconds for it. `norm` is that of the head's
         weights on the party, `growth` its ratio to the norm before the first round; neither is a ranking. `noised` and
         `missing` are the metric with noise on the party's features, and with the mean of its outputs in place of every
-        row's. Of a forest and of shape functions `missing` is with the party's answers shuffled; of a forest `gain` is
-        the share of its splits in the gain of all. What a protocol lacks is null.
+        row's. For forests and shape functions `missing` is with the party's answers shuffled; for forests `gain` is its
+        splits' share of the total gain. Values that do not apply are null.
         """
         kinds = {"party": pa.string(), "told": pa.bool_(), "bytes": pa.int64()}
         columns = {key: [row[key] for row in self._rows] for key in self._rows[0]}

@@ -1,8 +1,8 @@
 """Charts of the pages as inline SVG: lines, rows of bars or dots, heat maps.
 
-Drawn here and not by Matplotlib, which takes a tenth of a second and 30 kB a chart: a page has up to twenty of them,
-and a live one is made every two seconds. Colours are classes of the style sheet, so that dark pages need no second
-picture. Every chart has a text alternative, and labels stand at the lines instead of in a legend.
+Not drawn by Matplotlib, which takes a tenth of a second and 30 kB per chart: a page has up to twenty charts, and a live
+page is made every two seconds. Colours are classes of the style sheet, so that dark pages need no second picture. Every
+chart has a text alternative, and labels are at the lines instead of in a legend.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _LETTER, _LINE = 6.7, 13.0  # pixels of a letter and of a line of text at 11 pix
 
 @dataclass(frozen=True)
 class Axis:
-    """What a direction of a chart shows.
+    """An axis of a chart.
 
     Args:
-        name: of the quantity, with its unit.
-        span: lowest and highest value; None for that of the points.
+        name: the quantity's, with its unit.
+        span: lowest and highest value; None for the points' own.
     """
 
     name: str
@@ -103,7 +103,7 @@ def line_chart(
 
     Args:
         title, about: text alternative.
-        size: width and height in pixels; a page shrinks it to the room there is.
+        size: width and height in pixels; a page shrinks it to fit.
     """
     named = [curve for curve in curves if curve.name and curve.points]
     direct = 1 < len(named) <= COLOURS or (len(named) == 1 and bool(marks))
@@ -121,7 +121,7 @@ def line_chart(
 
 
 def _grid(plane: _Area, across: Axis, up: Axis, feet: Sequence[float] = (), base: float = 0) -> list[str]:
-    """Level lines, values and names of both axes; `feet` are places of x, of which x is the logarithm to a base."""
+    """Level lines, values and names of both axes; `feet` are x places, logarithmic if `base` is given."""
     parts = []
     for value in ticks(*plane.y):
         y = plane.place((plane.x[0], value))[1]
@@ -214,7 +214,7 @@ class Bar:
         low, high: ends of an interval around the value.
         colour: from 1.
         about: smaller words below the name.
-        line: draw an upright line at the value through all rows, for what the others are compared with.
+        line: True for an upright line at the value through all rows, as a reference.
     """
 
     name: str | Html
@@ -236,10 +236,10 @@ def row_chart(
     dots: bool = False,
     references: Mapping[str, float] | None = None,
 ) -> Html:
-    """One row a bar that begins at 0, or a dot with its interval: as wide as the page, readable on a phone.
+    """One row per bar that begins at 0, or per dot with its interval: as wide as the page, readable on a phone.
 
     Args:
-        axis: of the values; without a span it ends at the outermost of them.
+        axis: the values'; without a span it covers all of them.
         dots: whether values are dots instead of bars.
         references: values of upright lines, by name.
     """
@@ -285,7 +285,7 @@ def _whisker(bar: Bar, place: Callable[[float], float]) -> str:
 def _feet(
     axis: Axis, references: Mapping[str, float], span: tuple[float, float], place: Callable[[float], float]
 ) -> str:
-    """Values at both ends, 0 if it lies between, and names of the reference lines: few, so that a phone has room."""
+    """Values at both ends, 0 if it lies between, and names of the reference lines; few, to fit a phone."""
     marks = [(span[0], "start"), (span[1], "end")]
     if span[0] < 0 < span[1] and 15 < place(0.0) < 85:
         marks.append((0.0, "middle"))
@@ -322,7 +322,7 @@ def scatter_chart(
     log: bool = True,
     size: tuple[int, int] = (460, 300),
 ) -> Html:
-    """Points over two axes, the first of which are named where there is room; all are in the text alternative.
+    """Points over two axes, named in order while there is room; all are in the text alternative.
 
     Args:
         title: text alternative.
@@ -388,7 +388,7 @@ def _overlap(one: _Box, other: _Box) -> bool:
 
 
 def _decades(low: float, high: float) -> list[float]:
-    """Powers of ten between two positive numbers, or 1, 2 and 5 times such where there are fewer than three."""
+    """Powers of ten between two positive numbers; with fewer than three, 1, 2 and 5 times powers."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for factors in ((1,), (1, 3), (1, 2, 5), range(1, 10)):
         found = [factor * 10.0**power for power in range(first, last + 1) for factor in factors]
@@ -398,11 +398,11 @@ def _decades(low: float, high: float) -> list[float]:
 
 
 def heat_map(counts: Sequence[Sequence[int]], names: Sequence[str], *, title: str) -> Html:
-    """Rows by true (downwards) and predicted class; the stronger the colour, the more of the true class's rows.
+    """Rows by true (downwards) and predicted class; stronger colours for larger shares of the true class's rows.
 
     Args:
         counts: rows by true and then predicted class.
-        names: of the classes; above 30 the caller shows the worst pairs instead.
+        names: class names; above 30 classes the caller shows the worst pairs instead.
         title: text alternative.
     """
     cell = 64 if len(names) <= 4 else 36 if len(names) <= 12 else 24
@@ -440,7 +440,7 @@ def _cell(corner: Point, side: int, number: int, share: float, right: bool) -> s
 
 
 def point_map(groups: Mapping[str, Sequence[Point]], *, title: str, side: int = 320) -> Html:
-    """Dots on a plane without axes, in a colour a group, whose name stands at its middle.
+    """Dots on a plane without axes, one colour per group, with its name at its middle.
 
     Args:
         title: text alternative.

@@ -1,6 +1,6 @@
-"""One frame for every page: a template, one style sheet, and a policy that allows nothing from elsewhere.
+"""One frame for every page: a template, one style sheet, and a policy that loads nothing from elsewhere.
 
-HTML that Python makes is `Html`: everything else is escaped.
+HTML made in Python is `Html`: everything else is escaped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from colonnade.common.text import escaped_lines
 
 
 class Html(str):
-    """Text that is HTML already; templates take it as it is."""
+    """Text that is HTML already; templates do not escape it."""
 
     __slots__ = ()
 
@@ -71,12 +71,12 @@ def render(
 
 
 def fragment(template: str, values: dict[str, Any], *, beside: Path = _OWN) -> Html:
-    """Returns a part of a page, for notebooks or for a page that is put together in Python."""
+    """Returns a part of a page, for notebooks or for a page assembled in Python."""
     return Html(_environment((beside, _OWN)).get_template(template).render(values))
 
 
 def in_notebook(page: str) -> str:
-    """A page in a frame of its own, as high as its content: no style passes its border in either direction."""
+    """A page in its own frame, as high as its content, isolated from the notebook's styles."""
     fit = "this.style.height = this.contentDocument.documentElement.scrollHeight + 'px'"
     return f'<iframe srcdoc="{escape(page)}" onload="{fit}" style="width: 100%; height: 40em; border: 0"></iframe>'
 
@@ -91,7 +91,7 @@ def tile(title: str, value: str, *lines: str, tone: str = "") -> dict[str, Any]:
 
 
 def policy(script: str, *, live: bool = False) -> str:
-    """Content-Security-Policy of a page: its own style, this script and no other, no loading."""
+    """Content-Security-Policy of a page: only its own style and this script, no loading."""
     digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
     allowed = f"; script-src 'sha256-{digest}'" if script else ""
     own = "; connect-src 'self'; img-src data:" if live else ""  # an empty icon, so that browsers do not request one
@@ -99,7 +99,7 @@ def policy(script: str, *, live: bool = False) -> str:
 
 
 def anchor(title: str) -> str:
-    """Fragment of links to the section with this title."""
+    """Link fragment of the section with this title."""
     return re.sub("[^a-z0-9]+", "-", title.lower()).strip("-")
 
 

@@ -22,7 +22,7 @@ class Book:
     """All messages of one kind that left.
 
     Attributes:
-        bytes: of tensors as sent.
+        bytes: tensor bytes as sent.
         rows: number of rows, counted in every message.
         repeats: messages that left again after a rollback.
         mechanisms: their protection; "" means nothing private.
@@ -51,7 +51,7 @@ def read_books_of(ledger: Path) -> dict[str, Book]:
 
 
 def spent(ledger: Path) -> tuple[str, str]:
-    """Epsilon after the newest message of a party's ledger; and the releases paid for, and what they do not cover."""
+    """Epsilon after the newest message of a party's ledger; and the paid releases, with what they exclude."""
     epsilon, delta = None, ""
     for entry in read_lines(ledger):
         if entry.get("epsilon") is not None:  # only releases of a model cost epsilon
@@ -60,7 +60,7 @@ def spent(ledger: Path) -> tuple[str, str]:
     if not isinstance(epsilon, int | float):
         return "no privacy guarantee was counted", ""
     paid = counted(sum(releases for releases, _ in reservations(ledger)), "release")
-    about = "it is this party's own; a person whose row lies at others too is in their releases as well"
+    about = "it is this party's own; a person known to other parties is in their releases too"
     return f"epsilon {epsilon:.4g} at {delta} after the last message", f"{paid} paid for; {about}"
 
 
@@ -130,7 +130,7 @@ def describe_kind(kind: str, protocol: str | None = None) -> str:
 
     Args:
         kind: name on the wire, as in ledgers.
-        protocol: of the run, if known. Kinds of another package's protocol are described by the first line of their
+        protocol: the run's, if known. Kinds of another package's protocol are described by the first line of their
             docstrings.
     """
     contract = None if protocol is None or protocol in NAMES else CONTRACTS.get(protocol)

@@ -75,7 +75,7 @@ class Measured:
 class Trace:
     """The values of every round and evaluation that counts.
 
-    If a run went back to a checkpoint, the later rounds count as they were repeated.
+    After a rollback, only the repetition of later rounds counts.
 
     Attributes:
         series: by name: train_loss, and for val and test accuracy or rmse, and loss; in order.
@@ -161,7 +161,7 @@ class _Details(BaseModel):
 
 
 class _Summary(BaseModel):
-    """What pages rely on in summary.json."""
+    """Keys of summary.json that pages use."""
 
     model_config = ConfigDict(strict=True)
 
@@ -188,7 +188,7 @@ class RecordedRun:
         books: releases of the parties, by kind of message.
         config: text of the configuration, "" if missing.
         explained: content of explain.json; None if it is missing, or of version 0.2.
-        pooled: name and summary of a run on all tables in one place, of the same tables and rows; None without one.
+        pooled: name and summary of a run on the same tables and rows pooled in one place; None without one.
     """
 
     folder: Path
@@ -278,13 +278,13 @@ def _summary(run: RunFolder) -> dict[str, Any] | None:
 
 
 def _explained(run: RunFolder) -> dict[str, Any] | None:
-    """Content of explain.json; None if it is missing, or of a version that measured otherwise."""
+    """Content of explain.json; None if it is missing, or of a version with another method."""
     found = read_record(run.explained)
     return found if found and "without" in found else None
 
 
 def folders_beside(folder: Path) -> list[Path]:
-    """All else in the folder that a folder lies in. It may be anybody's: to look into it may raise OSError."""
+    """A folder's siblings, possibly of other users: reading them may raise OSError."""
     own = folder.resolve()
     try:
         return [each for each in own.parent.iterdir() if each != own]
@@ -328,7 +328,7 @@ def _tables(run: RunFolder, parties: Sequence[str]) -> list[str] | None:
 
 
 def _is_whole(event: Event) -> bool:
-    """True if an event has a kind and a time, as all written by this package."""
+    """True if an event has a kind and a time, as this package writes them."""
     kind, time, round = event.get("kind"), event.get("time"), event.get("round", 0)
     return (
         isinstance(kind, str)
@@ -339,7 +339,7 @@ def _is_whole(event: Event) -> bool:
 
 
 def _is_newest(events: Sequence[Event]) -> bool:
-    """True if nothing has begun since a run last ended; otherwise the summary belongs to an earlier start."""
+    """True if no start has begun since a run last ended; otherwise the summary belongs to an earlier start."""
     ends = [at for at, event in enumerate(events) if event["kind"] == "end"]
     return not ends or not any(event["kind"] in _OF_A_SERVER for event in events[ends[-1] + 1 :])
 
@@ -377,7 +377,7 @@ def _agreed(config: str) -> dict[str, Any]:
 
 
 def sections_of(config: str) -> Mapping[str, Any]:
-    """The sections of a configuration's text; one that is missing, or of a text that is none, is empty."""
+    """The sections of a configuration's text; missing or invalid ones are empty."""
     tree: Any = None
     with suppress(yaml.YAMLError):
         tree = parse_yaml(config)

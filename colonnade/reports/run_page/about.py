@@ -38,13 +38,13 @@ _UNFINISHED = "The run has not ended: it goes on, or its server was killed. This
 
 @dataclass(frozen=True)
 class Reached:
-    """The value that a run is judged by, of the model that it keeps.
+    """The value that judges a run's kept model.
 
     Args:
-        part: of the rows, test or val.
+        part: test or val.
         metric: accuracy, auc, balanced_accuracy or rmse.
-        chance: the same of a model that knows no column, if known.
-        round: of the best model, where the run's is not the last.
+        chance: the value of a model without columns, if known.
+        round: the best model's, if the run's is not the last.
     """
 
     part: str
@@ -92,7 +92,7 @@ def headline(run: RecordedRun) -> str:
 
 
 def answer(run: RecordedRun) -> str:
-    """What a reader asks first: how good the model is, compared with none, or why there is none."""
+    """The main result: how good the model is compared with none, or why there is none."""
     said, result = run.summary, result_of(run.summary)
     after = counted(said["rounds"], "round")
     begin = {
@@ -116,7 +116,7 @@ def answer(run: RecordedRun) -> str:
 
 
 def pooled_words(run: RecordedRun, result: Reached) -> str:
-    """How far a result is from a model of all tables in one place, tested on the same rows; "" if none is known."""
+    """The distance of a result from a model of all tables pooled, tested on the same rows; "" if none is known."""
     if run.pooled is None or (pooled := result_of(run.pooled[1])) is None:
         return ""
     metric, part = result.metric, "test" if result.part == "test" else "validation"
@@ -147,7 +147,7 @@ def _rows(run: RecordedRun, result: Reached) -> str:
 
 
 def described(run: RecordedRun) -> str:
-    """What was run, in how many rounds and how long."""
+    """The protocol, the number of rounds and the duration."""
     said = run.summary
     on = f" on {said['dataset']}" if said.get("dataset") else ""
     took = seconds(said["seconds"]) + (" of simulated delays" if run.virtual else "")
@@ -156,7 +156,7 @@ def described(run: RecordedRun) -> str:
 
 
 def trivial_model(run: RecordedRun) -> str:
-    """The model that knows no column, in words."""
+    """The model without columns, in words."""
     if (number := (run.summary.get("classes") or {}).get("commonest")) is None:
         return "always the mean" if any(key.endswith("rmse") for key in run.summary["metrics"]) else "none"
     names = class_names(run)
@@ -186,7 +186,7 @@ def cards(run: RecordedRun) -> list[dict[str, Any]]:
 
 
 def notes(run: RecordedRun) -> list[str]:
-    """What a reader must not overlook: unfinished, failed, no better than none, falling."""
+    """Important notes: unfinished, failed, no better than none, falling."""
     said, notes = run.summary, []
     if said["status"] == "unfinished":
         notes.append(_UNFINISHED)

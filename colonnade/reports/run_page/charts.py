@@ -108,7 +108,7 @@ def _figure(run: RecordedRun, key: str, lines: Sequence[_Line], ways: Sequence[_
 
 
 def _marks(run: RecordedRun, key: str, way: _Way) -> list[Mark]:
-    """The best round, and where the run was stopped."""
+    """The best round, and the round of an early stop."""
     best, marks = best_of_stopped(run.summary), []
     for at in run.trace.series.get(f"val_{key}", []):
         if best is not None and at.round == best["round"]:
@@ -183,8 +183,8 @@ T = TypeVar("T")
 def thin(points: Sequence[T], value: Callable[[T], float], most: int = _POINTS) -> list[T]:
     """Returns at most `most` points (at least 4) in order: the ends, and the lowest and highest of every stretch.
 
-    Peaks of a single round survive, and no point is made up. The result looks like the whole curve, but means and
-    densities can no longer be read off it.
+    Peaks of a single round survive, and no point is invented. The result looks like the whole curve, but has other
+    means and densities.
     """
     if len(points) <= most:
         return list(points)

@@ -1,4 +1,4 @@
-"""The page of several runs: which to take, their values beside each other, and their curves."""
+"""The page of several runs: a recommendation, their values beside each other, and their curves."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _baseline(run: RecordedRun) -> tuple[object, ...]:
 
 
 def _no_column(run: RecordedRun, metric: str) -> list[Contender]:
-    """A model that knows no column, as a reference."""
+    """A model without columns, as a reference."""
     found = run.summary["metrics"].get(f"test_baseline_{metric}")
     if metric in ("auc", "balanced_accuracy"):
         found = 1 / max(2, len(confusion_of(run.summary, "test")))
@@ -186,7 +186,7 @@ def _travelled(said: Mapping[str, Any], way: str) -> str:
 
 
 def _bytes(said: Mapping[str, Any], way: str) -> float | None:
-    """On the wire, or of tensors if nothing was sent on one."""
+    """Bytes on the wire, or of tensors if there was none."""
     counted = (said.get("bytes") or {}).get(way) or {}
     found: float | None = counted.get("wire", counted.get("payload"))
     return found

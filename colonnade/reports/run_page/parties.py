@@ -1,4 +1,4 @@
-"""What each party adds to the model, sends and reveals: importance, the forest's splits, traffic."""
+"""Each party's contribution, traffic and disclosure: importance, the forest's splits, bytes."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _MEASURES = {"accuracy": "accuracy", "auc": "AUC", "balanced_accuracy": "balance
 _COLUMNS = {"missing": "{} without it", "noised": "{}, its data noised", "norm": "norm of its head",
             "growth": "growth of the norm", "gain": "gain of its splits", "splits": "its splits",
             "size": "mean size of its scores"}  # fmt: skip
-_HEADS = "A head's norm and its growth (over the norm before the first round) rank nobody: see docs/explain.md."
+_HEADS = "A head's norm and its growth (over the norm before the first round) are no ranking: see docs/explain.md."
 _ABSENT = "Measured on the validation rows, with the party's mean output in place of its own."
 
 
 def importance(run: RecordedRun, beside: Path | None) -> dict[str, Any]:
-    """The parties by the loss without them: as `colonnade explain` measured it, else as the run did on validation rows.
+    """The parties by the loss without them, as measured by `colonnade explain`, else by the run on validation rows.
 
     Args:
         beside: folder of this page; None omits the link to the page of `explain`.
@@ -50,7 +50,7 @@ def importance(run: RecordedRun, beside: Path | None) -> dict[str, Any]:
 
 
 def _absent(run: RecordedRun) -> dict[str, Any]:
-    """From `absent` of the summary; without it, what to run."""
+    """From `absent` of the summary; if missing, the command to run."""
     absent, result = run.summary.get("absent"), result_of(run.summary)
     metric = "rmse" if result is not None and result.metric == "rmse" else "accuracy"
     best = run.summary.get("best") if result is not None and result.round is not None else None
@@ -66,7 +66,7 @@ def _absent(run: RecordedRun) -> dict[str, Any]:
 def _ranked(
     drops: Mapping[str, float], measure: str, notes: list[str], parties: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """A bar from 0 for each party, with its interval where there is one; grey if chance may have made it."""
+    """A bar from 0 for each party, with its interval if known; grey if it may be chance."""
     words = "RMSE" if measure == "rmse" else _MEASURES[measure]
     verb = "added" if measure == "rmse" else "lost"
     said = f"By the {words} that is {verb} without them, from most to least: {listed(list(drops), 10)}."
@@ -107,7 +107,7 @@ def _said(key: str, value: object, measure: str) -> str:
 
 
 def forest(run: RecordedRun) -> dict[str, Any] | None:
-    """Trees, and what each party's columns gain and reveal; None unless the run's model is a forest."""
+    """Number of trees, and the gain and disclosure of each party's columns; None unless the model is a forest."""
     if (found := run.summary.get("forest")) is None:
         return None
     columns = [
@@ -127,7 +127,7 @@ def forest(run: RecordedRun) -> dict[str, Any] | None:
 
 
 def forest_columns(own: Mapping[str, Any]) -> tuple[str, str, str]:
-    """What `FOREST_COLUMNS` say of a party."""
+    """A party's cells for `FOREST_COLUMNS`."""
     revealed, cuts = (sum(column[key] for column in own["columns"]) for key in ("revealed", "cuts"))
     return f"{own['gain']:.1%}", str(own["nodes"]), f"{revealed} of {cuts}"
 

@@ -33,7 +33,7 @@ Bounds = tuple[float, float]
 
 
 def party_page(folder: Path) -> str:
-    """What a party keeps of a run: its columns, with what has moved since its run before, and what it has sent."""
+    """A party's own view of a run: its columns, with changes since its previous run, and its messages."""
     own = PartyFolder(folder)
     own.refuse_unreadable()
     name, agreed = _config(own)
@@ -67,10 +67,10 @@ def party_page(folder: Path) -> str:
 
 
 def moved(before: ColumnBins, had: Sequence[str], now: ColumnBins, has: Sequence[str]) -> float | None:
-    """A share of the rows that certainly have other values than in an earlier run; None where chance may give it.
+    """A lower bound on the share of rows whose values changed since an earlier run; None if it may be chance.
 
-    Both runs kept counts by bins of their own. The shares below a number, or of a word, are known at a run's own bins
-    and lie between two known ones elsewhere: this is the largest distance that these bounds leave.
+    Both runs stored counts by their own bins. The shares below a number, or of a word, are known at a run's own bins
+    and bounded by neighbouring bins elsewhere: the result is the largest distance consistent with these bounds.
 
     Args:
         had, has: all words of both runs' training rows.
@@ -132,8 +132,10 @@ def _protocol(agreed: Mapping[str, Any]) -> str:
 def _before(
     own: PartyFolder, name: str, federation: object
 ) -> tuple[PartyFolder | None, list[tuple[ColumnBins, Sequence[str]]]]:
-    """The party's newest earlier run of the same federation, and its columns: beside this folder, or in a run's folder
-    beside its. Folders of others, and those that cannot be read, are passed over.
+    """The party's newest earlier run of the same federation, and its columns.
+
+    It is searched beside this folder, or in a run's folder beside its own. Other users' and unreadable folders are
+    skipped.
     """
     here = own.path.resolve()
     in_run = here.parent.name == "parties"

@@ -64,7 +64,7 @@ def presence(run: RecordedRun) -> dict[str, Any] | None:
 
 
 def stragglers(run: RecordedRun) -> str:
-    """Who missed rounds, in a sentence."""
+    """The parties that missed rounds, in a sentence."""
     rounds, missing = counted(run.summary["rounds"], "round"), run.summary.get("missing") or {}
     behind = [f"{name} ({missing[name]})" for name in sorted(missing, key=lambda name: -missing[name]) if missing[name]]
     if not behind:
@@ -73,7 +73,7 @@ def stragglers(run: RecordedRun) -> str:
 
 
 def _waited(run: RecordedRun, waits: Mapping[str, float]) -> Iterable[str]:
-    """Names the slowest party, where waiting for it is a good part of the time."""
+    """Names the slowest party if waiting for it takes a good part of the time."""
     name = max(run.parties, key=lambda party: waits[party])
     if waits[name] > run.clock.end / 20:
         yield f"Most was waited for {name}: {seconds(waits[name])} of {seconds(run.clock.end)}."
@@ -91,7 +91,7 @@ def _short(times: _Presence, missing: int) -> str:
 
 
 def _waits(run: RecordedRun) -> dict[str, float]:
-    """Seconds from the first answer to a party's own, over rounds in which its own was the last."""
+    """Seconds from the first answer to a party's own, over rounds in which it was the last."""
     waits: dict[str, float] = defaultdict(float)
     for round, name in run.trace.slowest.items():
         waits[name] += run.trace.lags[round]
@@ -111,7 +111,7 @@ def cover(intervals: Iterable[Interval], end: float, slices: int = _SLICES) -> l
 
     Args:
         intervals: disjoint, in seconds.
-        end: of the strip, in seconds.
+        end: the strip's, in seconds.
     """
     shares = [0.0] * slices
     for begin, stop in intervals:
@@ -164,7 +164,7 @@ def _strip(name: str, times: _Presence, end: float, missing: int) -> Html:
 
 
 def _shaded(intervals: Sequence[Interval], end: float, what: str, height: int) -> list[str]:
-    """Slices in few opacities; neighbours of one opacity are one shape."""
+    """Slices in a few opacities; neighbours of equal opacity are one shape."""
     shapes: dict[int, str] = defaultdict(str)
     levels = [max(1, round(share * _LEVELS)) if share > 0 else 0 for share in cover(intervals, end)]
     begin = 0

@@ -1,4 +1,4 @@
-"""Privacy: a picture of what flows between the members and under which protection, and what was spent."""
+"""Privacy: a picture of the data between the members with their protection, and the privacy spent."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Flow:
     Args:
         way: up to the server, or down to the parties.
         protection: in words; "" for something that is not private.
-        tone: of the arrow: good if protected, bad if in the clear, "" if not private.
+        tone: good if protected, bad if in the clear, "" if not private.
     """
 
     way: str
@@ -98,7 +98,7 @@ def privacy(run: RecordedRun) -> dict[str, Any]:
 
 
 def headline(summary: Mapping[str, Any]) -> str:
-    """What was spent, in half a sentence."""
+    """The privacy spent, in half a sentence."""
     if "privacy" not in summary:
         return "what privacy it spent is not known before its end"
     return guarantee.headline(summary)
@@ -132,7 +132,7 @@ def protected(mechanism: str) -> tuple[str, str]:
 
 
 def _up(run: RecordedRun, contract: Contract[Any]) -> Iterator[Flow]:
-    """What left the parties by their ledgers; without these, what the protocol lets them send."""
+    """Messages that left the parties by their ledgers; without ledgers, those that the protocol allows."""
     protocol = str(run.summary["protocol"])
     for kind, book in sorted(run.books.items(), key=lambda entry: -entry[1].bytes):
         if not any(book.mechanisms):
@@ -155,7 +155,7 @@ def _up(run: RecordedRun, contract: Contract[Any]) -> Iterator[Flow]:
 
 
 def _down(run: RecordedRun, contract: Contract[Any]) -> Iterator[Flow]:
-    """What the parties learn of the labels."""
+    """What the parties learn about the labels."""
     what = _RETURNED.get(contract.exchange.returns) or contract.sees.get("party")
     if not what:
         return

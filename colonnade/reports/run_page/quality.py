@@ -66,7 +66,7 @@ def _numbers(metrics: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str
 
 
 def _confused(counts: Counts, names: Sequence[str], of: str) -> Iterator[Figure]:
-    """The confusion matrix; of very many classes the pairs that are confused most."""
+    """The confusion matrix; with very many classes the most confused pairs."""
     if not counts:
         return
     named = names if len(names) == len(counts) else [str(at) for at in range(len(counts))]
@@ -93,7 +93,7 @@ def _matrix(counts: Counts, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _ranking(gains: Sequence[Mapping[str, float]], share: float | None, positive: str | None) -> Iterator[Figure]:
-    """ROC, precision and recall, and gains; `share` is of the positive class among the rows, if it is known."""
+    """ROC, precision and recall, and gains; `share` is the positive class's among the rows, if known."""
     if not gains:
         return
     measured = [(each["rows"], each["found"]) for each in gains]
@@ -206,7 +206,7 @@ def _at(curves: Sequence[Trend], at: float) -> str:
 
 
 def _from_gains(run: RecordedRun, part: str) -> list[dict[str, Any]]:
-    """The same points where no threshold is configured: every point of a gains curve is a threshold."""
+    """The same points without a configured threshold: every point of a gains curve is one."""
     if (share := _positive(confusion_of(run.summary, part))) is None:
         return []
     made = []
@@ -241,7 +241,7 @@ def _cell(key: str, value: Any) -> str:
 
 
 def _residuals(found: Mapping[str, Any] | None) -> Iterator[Figure]:
-    """Predicted against true numbers with intervals, and how far predictions are off."""
+    """Predicted against true numbers with intervals, and the distribution of errors."""
     if found is None:
         return
     low, high, counts = (found["histogram"][key] for key in ("from", "to", "rows"))
@@ -266,7 +266,7 @@ def _residuals(found: Mapping[str, Any] | None) -> Iterator[Figure]:
 
 
 def _off(found: Mapping[str, Any] | None) -> str:
-    """How far the predictions of most rows are off, in a sentence."""
+    """The error of most rows' predictions, in a sentence."""
     if found is None:
         return ""
     half, most = (plain(found["within"][share]) for share in ("0.5", "0.9"))

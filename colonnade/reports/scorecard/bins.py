@@ -1,4 +1,4 @@
-"""The page and the console's lines of `colonnade bins`: a party's bins of a scorecard, for its own eyes."""
+"""The page and the console's lines of `colonnade bins`: a party's bins of a scorecard, for the party alone."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def bins_page(card: Record) -> str:
 
 
 def _headline(card: Record, columns: Sequence[Mapping[str, Any]]) -> str:
-    """Which column separates best, and what it says of people."""
+    """The column that separates best, and its meaning."""
     if not columns:
         return f"{card['party']} has no column with bins."
     first = columns[0]
@@ -118,7 +118,9 @@ def _sorted(card: Record) -> list[Mapping[str, Any]]:
 
 
 def psi(column: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Of the test rows in the column's bins against the training rows, and what chance exceeds once in 1000 columns;
+    """Stability index of the test rows in the column's bins against the training rows, and its 99.9 % quantile by
+    chance.
+
     None if test rows were not counted.
     """
     if any("test" not in one for one in column["bins"]):

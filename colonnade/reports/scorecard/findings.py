@@ -1,6 +1,6 @@
-"""What the page and the console say of a model's scores.
+"""Findings on a model's scores, for the page and the console.
 
-Scores of rows with their classes come from scores.csv of a run, or from a file of predictions beside one of labels.
+Scores of rows with their classes come from scores.csv of a run, or from a file of predictions and one of labels.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class RowScores:
 
     Args:
         scores: log-odds of the second class, float64 (rows,).
-        probabilities: of the same, recalibrated where predictions are.
-        bad: True for rows of it; None if their classes are not known.
+        probabilities: the second class's, recalibrated if predictions are.
+        bad: True for rows of the second class; None if classes are unknown.
     """
 
     ids: tuple[str, ...]
@@ -62,7 +62,7 @@ class Cells:
     """A CSV file of text, commas or semicolons between its cells.
 
     Args:
-        lines: the line of each row in the file, of which quoted cells may take several.
+        lines: the line of each row in the file; quoted cells may span several.
     """
 
     path: Path
@@ -71,7 +71,7 @@ class Cells:
 
     @classmethod
     def read(cls, path: Path) -> Cells:
-        """Raises DataError for a file that is missing, empty, ragged or no UTF-8."""
+        """Reads a file. Raises DataError if it is missing, empty, ragged or not UTF-8."""
         refuse_unusable(path)
         try:
             with path.open(encoding="utf-8-sig", newline="") as file:
@@ -138,12 +138,12 @@ def read_scores(path: Path, positive: str) -> dict[str, RowScores]:
 
 
 def read_predictions(path: Path, labels: Mapping[str, str], positive: str, of: str) -> RowScores:
-    """The rows of a file that `colonnade predict` wrote, as far as they were predicted.
+    """The predicted rows of a file that `colonnade predict` wrote.
 
     Args:
         labels: the class of each id, from the file `of`.
 
-    Raises DataError for an id without a label, or a label that is none of the two classes.
+    Raises DataError for an id without a label, or a label outside the two classes.
     """
     cells = Cells.read(path)
     names = [name.removeprefix(_P) for name in cells.columns if name.startswith(_P)]
@@ -198,10 +198,11 @@ OTHERS = "(none)"
 
 @dataclass(frozen=True)
 class ScoreScale:
-    """What a reader sees as the score: the probability of a bad, or a scorecard's points, where more is better.
+    """The displayed score: the probability of a bad, or a scorecard's points, where more is better.
 
     Args:
-        points, odds: this many points are odds of this many goods a bad, and `pdo` more double them. All 0: none.
+        points, odds, pdo: odds of `odds` goods to a bad have `points`, and `pdo` more points double the odds; all 0 for
+            probabilities.
     """
 
     pdo: float = 0.0
@@ -227,7 +228,7 @@ class ScoreScale:
         return "points" if self.pdo else "probability"
 
     def risk(self, rows: RowScores) -> Floats:
-        """The higher, the likelier a bad: probabilities, or points less than none."""
+        """Higher for likelier bads: probabilities, or negative points."""
         return self.factor * rows.scores - self.offset if self.pdo else rows.probabilities
 
     def shown(self, risk: Floats) -> Floats:
@@ -243,13 +244,13 @@ class ScoreScale:
 
 @dataclass(frozen=True)
 class ScoreFindings:
-    """Of the rows of one part.
+    """Findings on the rows of one part.
 
     Args:
         part: test, validation, or the name of a file.
-        cut_off: a risk, and in words where it comes from.
-        before: part with which the scores are compared, and the index with what chance exceeds; None without one.
-        notes: what a reader should know of the files given.
+        cut_off: a risk, and its origin in words.
+        before: part with which the scores are compared, and the index with its quantile by chance; None without one.
+        notes: remarks on the given files.
     """
 
     run: RecordedRun
@@ -284,7 +285,7 @@ class ScoreFindings:
         return gains.ks_at(self.risk, self.bads)
 
     def classes(self) -> tuple[Floats, Floats]:
-        """The scores that are shown, of goods and of bads."""
+        """The displayed scores of goods and of bads."""
         shown = self.scale.shown(self.risk)
         return shown[~self.bads], shown[self.bads]
 
@@ -293,10 +294,10 @@ def find(folder: Path, cut_off: float | None, groups: str, scores: Path | None, 
     """Reads a server's run folder, and files beside it.
 
     Args:
-        cut_off: in the unit of the scale; None for the run's own decision, else where KS is reached among
-            the validation rows, or the training rows: it is not chosen by the rows that it is measured on.
+        cut_off: in the scale's unit; None for the run's own decision, else the place of KS among the validation or
+            training rows, never among the measured rows.
         groups, labels: FILE:COLUMN, or "".
-        scores: a file of predictions, in the place of the run's own scores.
+        scores: a file of predictions instead of the run's own scores.
     """
     if is_party(folder):
         raise InputError(
@@ -412,7 +413,7 @@ def _groups(known: Mapping[str, str], rows: RowScores, given: str) -> tuple[list
 
 
 def suppressed_words(found: Disparities) -> list[str]:
-    """Which groups are not shown, and why."""
+    """The groups that are not shown, and why."""
     said = []
     if found.small:
         said.append(f"Not shown, of fewer than {FEWEST_SHOWN} people: {', '.join(found.small)}.")

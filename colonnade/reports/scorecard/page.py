@@ -106,7 +106,7 @@ def page(found: ScoreFindings) -> str:
 
 
 def headline(found: ScoreFindings) -> str:
-    """What the cut-off does to people, in a sentence."""
+    """The effect of the cut-off on people, in a sentence."""
     one, (least, _) = found.outcome, found.cut_off
     return (
         f"A cut-off at {found.scale.say(least)} refuses {_share(one.true_positive_rate)} of the bads and "
@@ -153,7 +153,7 @@ def _bands_chart(found: ScoreFindings) -> Html:
 
 
 def _curves(found: ScoreFindings) -> list[tuple[str, Html]]:
-    """Distributions of the scores of goods and bads, and what shares of both lie up to a score."""
+    """Distributions of the scores of goods and bads, and the shares of both up to a score."""
     goods, bads = found.classes()
     low, high = float(min(goods.min(), bads.min())), float(max(goods.max(), bads.max()))
     at = np.unique([low, *np.quantile(np.concatenate([goods, bads]), np.linspace(0, 1, _POINTS)), high])
@@ -179,7 +179,7 @@ def _curves(found: ScoreFindings) -> list[tuple[str, Html]]:
 
 
 def _gain(found: ScoreFindings) -> tuple[str, Html]:
-    """Bads found among the riskiest people, beside what chance and a perfect score would find."""
+    """Share of bads among the riskiest people, compared with chance and a perfect score."""
     points = [(each["rows"], each["found"]) for each in gains.curve(found.risk, found.bads)]
     share, title = float(found.bads.mean()), "Bads found against people refused"
     drawn = [
@@ -227,7 +227,7 @@ def _cuts(found: ScoreFindings) -> list[tuple[str, ...]]:
 
 
 def _ranges(found: ScoreFindings) -> list[str]:
-    """Of the bands, in the unit of the scale, ascending."""
+    """Ranges of the bands in the scale's unit, ascending."""
     ends = [
         (found.scale.say(low), found.scale.say(high))
         for low, high in zip(found.bands.low, found.bands.high, strict=True)
@@ -236,7 +236,7 @@ def _ranges(found: ScoreFindings) -> list[str]:
 
 
 def group_rows(groups: Disparities) -> list[tuple[str, ...]]:
-    """What `GROUPS` name, of every group that is large enough to be shown."""
+    """The cells of `GROUPS` for every group that is large enough to be shown."""
     return [
         (name, str(one.people), f"{one.bad_rate:.1%}", f"{one.approval_rate:.1%}", _number(groups.impact(name), 2),
          _share(one.true_positive_rate), _share(one.false_positive_rate), _number(one.auc, 3))

@@ -1,1 +1,1 @@
-"""Protocols or runs beside each other: the one that is recommended, and the page of all."""
+"""Comparison of protocols or runs: a recommendation, and the page of all."""

@@ -1,4 +1,4 @@
-"""What is compared: values with their errors, costs and protection, of protocols or of runs."""
+"""Protocols or runs in a comparison: values with their errors, costs and protection."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Estimate:
     def differs(self, other: Estimate) -> bool:
         """True if the difference is larger than its 95% interval; without errors, if there is a difference.
 
-        The errors are taken as independent, which on common rows asks for more than is needed.
+        Errors count as independent, which is conservative for common rows.
         """
         return abs(self.value - other.value) > self.half_of_difference(other)
 
@@ -91,7 +91,7 @@ class Measure:
         return (max if self.up else min)(some, key=value)
 
     def say(self, value: float | None) -> str:
-        """`91.2%` of accuracies, `0.912` of other shares, four digits of what has units."""
+        """`91.2%` for accuracies, `0.912` for other shares, four digits for values with units."""
         if value is None:
             return "-"
         if "accuracy" in self.metric:
@@ -108,7 +108,7 @@ class Measure:
         return f"{value.removesuffix('%')} ± {half}"
 
     def gap(self, improvement: float | None) -> str:
-        """An improvement, of shares in points, with its sign."""
+        """An improvement with its sign, in points for shares."""
         if improvement is None:
             return "-"
         points = self.metric in SHARES and abs(improvement) < 100 * _HUGE
@@ -117,14 +117,14 @@ class Measure:
 
 @dataclass(frozen=True)
 class Protection:
-    """What protects the parties' columns in training: the strongest kind, and all of them in words."""
+    """The protection of the parties' columns in training: the strongest kind, and all of them in words."""
 
     kind: Kind
     words: str
 
     @property
     def colour(self) -> int:
-        """In charts."""
+        """Colour number in charts."""
         return {"nothing": 2, "sums only": 1, "encryption": 3, "differential privacy": 4}[self.kind]
 
     @classmethod
@@ -132,7 +132,7 @@ class Protection:
         """By the protocol's contract and the keys that it ran with.
 
         Args:
-            keys: of `federation.protocol`.
+            keys: those of `federation.protocol`.
             noise: in words, "" for none; without a guarantee it does not count.
         """
         contract = CONTRACTS.get(protocol)
@@ -164,8 +164,8 @@ class Contender:
         protocol: by name; "" for a reference.
         test, validation: its value on these rows; None if there is none.
         sent: bytes of training.
-        cause: why it is set apart, such as an error; "" if it stands beside the others.
-        reference: True for what the others are compared with, such as a model of all tables pooled.
+        cause: why it is excluded, such as an error; "" if it is compared.
+        reference: True for a reference, such as a model of all tables pooled.
     """
 
     name: str
@@ -187,11 +187,11 @@ class Contender:
 
     @property
     def gives_labels(self) -> bool:
-        """True if parties receive the labels: such a protocol is recommended only if no other stands."""
+        """True if parties receive the labels: such a protocol is recommended only if there is no other."""
         contract = CONTRACTS.get(self.protocol)
         return contract is not None and contract.exchange.shares_labels
 
     def sees(self, role: str) -> str:
-        """What reaches the server, or a party."""
+        """The data that reach the server, or a party."""
         contract = CONTRACTS.get(self.protocol)
         return "not known here" if contract is None else contract.sees.get(role, "nothing")

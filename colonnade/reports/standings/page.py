@@ -1,7 +1,6 @@
-"""The page of a comparison: one chart first, then quality against costs, and what was set apart.
+"""The page of a comparison: one chart first, then quality against costs, and excluded contenders.
 
-It recommends one contender, with the reason: by validation rows where there are any, and by cost where they do not
-decide.
+It recommends one contender, with the reason: by validation rows if there are any, and by cost if they do not decide.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ class Choice:
     """A recommendation.
 
     Args:
-        taken: what is recommended; None if nothing can be.
-        tied: those that the rows do not tell apart from the best, `taken` among them.
+        taken: the recommended contender; None if there is none.
+        tied: contenders not distinguishable from the best on these rows, including `taken`.
         headline: the recommendation, or why there is none.
     """
 
@@ -41,7 +40,7 @@ class Choice:
 
 
 def choose(standings: Sequence[Contender], measure: Measure, *, test: int, validation: int) -> Choice:
-    """Recommends what sends least of all within one standard error of the best value on the validation rows.
+    """Recommends the contender with the least traffic within one standard error of the best value on validation rows.
 
     Args:
         test, validation: number of these rows, 0 if unknown.
@@ -94,7 +93,7 @@ def _together(taken: Contender, best: Contender, tied: Sequence[Contender]) -> s
 
 
 def _share(part: float, whole: float) -> str:
-    """`a tenth of`, `60% of`, or `about as much as`."""
+    """A ratio in words: `a tenth of`, `60% of`, or `about as much as`."""
     if not part:
         return "none of"
     times = whole / part
@@ -116,7 +115,7 @@ def _nothing(standings: Sequence[Contender], test: int) -> str:
 
 
 def beside(taken: Contender, other: Contender, measure: Measure) -> str:
-    """How the recommended stands to another: `2.1 points worse`, if the test rows tell them apart."""
+    """The recommended one compared with another: `2.1 points worse`, if the difference is significant on test rows."""
     assert taken.test is not None and other.test is not None
     if not taken.test.differs(other.test):
         return "not told apart"
@@ -127,7 +126,7 @@ def beside(taken: Contender, other: Contender, measure: Measure) -> str:
 
 
 def _to_pooled(taken: Contender, standings: Sequence[Contender], measure: Measure) -> str:
-    """How far it is from the best reference, which has all tables or none."""
+    """Its distance from the best reference, which has all tables or none."""
     known = [one for one in standings if one.reference and one.test is not None]
     if not known:
         return ""
@@ -155,14 +154,14 @@ class ValueTable:
     words: Sequence[int] = (0,)
 
     def full(self, columns: Collection[int] | None = None) -> ValueTable:
-        """Without empty columns; of some columns by number, where they are given."""
+        """The table without empty columns; only `columns`, if given."""
         wanted = range(len(self.head)) if columns is None else columns
         kept = [at for at in wanted if any(row[at] not in _EMPTY for row in self.rows)]
         rows = [[row[at] for at in kept] for row in self.rows]
         return ValueTable([self.head[at] for at in kept], rows, [kept.index(at) for at in self.words if at in kept])
 
     def turned(self) -> ValueTable:
-        """A column for each row, for few rows of many columns."""
+        """The transposed table, for few rows of many columns."""
         head, *rows = zip(self.head, *self.rows, strict=True)
         return ValueTable(["", *map(str, head[1:])], rows)
 
@@ -182,7 +181,7 @@ class ComparisonPage:
         facts: names and values by section.
         more, more_title: further charts, and the title of their section.
         test, validation: number of these rows, 0 if unknown.
-        apart: why the values are of different rows and nothing is recommended; "" if they are of the same.
+        apart: why values of different rows allow no recommendation; "" if rows are the same.
     """
 
     title: str
@@ -205,7 +204,7 @@ class ComparisonPage:
 
     @property
     def ranked(self) -> list[Contender]:
-        """All with a value that stand, and references, best first."""
+        """All contenders with a value, and references, best first."""
         shown = [one for one in self.each if one.stands or (one.reference and one.test is not None)]
         return sorted(shown, key=lambda one: -_value(one) if self.measure.up else _value(one))
 
@@ -251,7 +250,7 @@ class ComparisonPage:
         return min(value, 1.0) if shares else value
 
     def _charts(self) -> list[Figure]:
-        """Quality against bytes, seconds and epsilon, where at least two have them."""
+        """Quality against bytes, seconds and epsilon, if at least two contenders have them."""
         stand = [one for one in self.ranked if one.stands]
         lines = {one.name: _value(one) for one in self.ranked if one.reference}
         found = []
@@ -294,7 +293,7 @@ class ComparisonPage:
             yield f"most: {most.name} {amount(most.sent or 0.0)}"
 
     def _protected(self, taken: Contender) -> Iterable[str]:
-        """The best by validation rows of those that a mechanism protects, where the recommended has none."""
+        """The best protected contender by validation rows, if the recommended one has no mechanism."""
         found = [one for one in self.each if one.stands and one.protection.kind != "nothing" and not one.gives_labels]
         if taken.protection.kind != "nothing" or not found:
             return
@@ -304,7 +303,7 @@ class ComparisonPage:
 
     @property
     def set_apart(self) -> list[tuple[str, str, str]]:
-        """Name, value and cause of what does not stand beside the others."""
+        """Name, value and cause of excluded contenders."""
         return [(one.name, self.measure.said(one.test), one.cause) for one in self.each if one.cause]
 
 

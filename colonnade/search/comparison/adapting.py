@@ -57,10 +57,10 @@ class GivenSetup:
     """The configuration that all protocols share.
 
     Args:
-        tree: of the file, with `every_party` merged into the parties.
+        tree: content of the file, with `every_party` merged into the parties.
         base: folder that its paths are relative to.
         keep_models: whether to use models and heads of the file too.
-        epsilon: of a protocol that needs `federation.privacy`.
+        epsilon: budget of a protocol that needs `federation.privacy`.
     """
 
     tree: Tree
@@ -77,7 +77,7 @@ class GivenSetup:
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """Keys of the file that belong to its own protocol, which no run uses."""
+        """Keys of the file that only its own protocol has, which no run uses."""
         federation, server = self.tree["federation"], self.tree.get("server") or {}
         found = [f"federation.{key}" for key in federation if key not in (*_AGREED, *_LAYOUT)]
         if isinstance(federation.get("protocol"), dict) and len(federation["protocol"]) > 1:

@@ -62,7 +62,6 @@ class Comparison:
     """A completed comparison.
 
     Attributes:
-        folder: of its files.
         metric: such as `auc`, of validation rows (`_val`) and test rows (`_test`).
     """
 
@@ -118,13 +117,14 @@ def compare(
     Args:
         config, tables: as for `colonnade.simulate`.
         protocols: names; None for all built-in ones but `local` and `centralized`.
-        trials: of each protocol's search on validation rows, beside its defaults; 0 for the defaults alone.
+        trials: number of trials in each protocol's search on validation rows, without its defaults; 0 for the defaults
+            alone.
         jobs: concurrent simulations, each in its own process; 1 runs them in this process.
         rows: maximum number of training and validation rows together, and of test rows; None for all.
         seeds: number of runs on test rows; the search uses the first seed.
         metric: such as `auc` or `val_auc`; "" for one that fits the training labels.
         keep_models: whether to use models and heads of the configuration too.
-        epsilon: of `vfl_afe`, which needs `federation.privacy`.
+        epsilon: budget of `vfl_afe`, which needs `federation.privacy`.
         sets: changes of the configuration, KEY=VALUE.
         out: folder; default: runs/ID-compare.
         progress: whether to print lines and the table.

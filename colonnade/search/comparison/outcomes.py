@@ -29,7 +29,7 @@ class KeptRun:
     """Result of a run.
 
     Args:
-        reason: of a run that diverged or failed.
+        reason: why the run diverged or failed.
         evaluations: metrics of the validation rows at every evaluation.
     """
 
@@ -44,7 +44,7 @@ class KeptRun:
         return self.result.chance is not None and not self.result.chance["above"]
 
     def has(self, metric: str, *, tested: bool) -> bool:
-        """True if it has the metric wherever it is needed; a failed run needs none."""
+        """True if it has the metric on all required rows; a failed run needs none."""
         if self.state in (DIVERGED, FAILED):
             return True
         known = [*self.evaluations, self.result.metrics, *((self.result.tested,) if tested else ())]
@@ -103,7 +103,7 @@ class ProtocolOutcome:
         notes: settings beyond its defaults.
         reason: why it cannot run, or why its defaults failed.
         defaults, tuned: runs with every seed; empty before they have ended.
-        settings: of the tuned runs, KEY=VALUE; empty if the defaults were the best.
+        settings: the tuned runs', KEY=VALUE; empty if the defaults were the best.
         trials: number of trials by their ends.
         searched: whether a search has ended.
         federation: section `federation` of the defaults.
@@ -141,7 +141,7 @@ class ProtocolOutcome:
         return self.tuned if self.searched and self.tuned else self.defaults
 
     def contender(self, goal: SearchMetric) -> Contender:
-        """How it stands beside the others, with the values that the search has chosen."""
+        """The protocol as a contender, with the values that the search has chosen."""
         runs, metric = self.shown, goal.metric
         keys = self.federation.get("protocol") or {"name": self.name}
         epsilon = (self.federation.get("privacy") or {}).get("epsilon")

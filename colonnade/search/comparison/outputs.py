@@ -83,7 +83,7 @@ class ComparisonOutput:
 
     @property
     def page(self) -> ComparisonPage:
-        """With the rows in the order of the chart, then those that are set apart."""
+        """The page, with the rows in the chart's order, then excluded contenders."""
         standings = [one.contender(self.goal) for one in self.outcomes]
         standings += [one.contender(self.goal) for one in self.references]
         lines = {line["protocol"]: line for line in self.lines}
@@ -126,7 +126,7 @@ class ComparisonOutput:
         return f"test {self.goal.measure.name} {said}"
 
     def show(self) -> None:
-        """Prints the table, the recommendation, what is set apart, and the page's path."""
+        """Prints the table, the recommendation, excluded contenders, and the page's path."""
         page, narrow = self.page, console.room is not None and console.room < _WIDE
         shown, taken = page.values.full(_NARROW if narrow else range(len(_HEAD))), page.choice.taken
         title = f"{self.goal.measure.name} on {self.data['test']:,} test rows, with 95% intervals"
@@ -164,7 +164,7 @@ class ComparisonOutput:
         )  # fmt: skip
 
     def _tuned_values(self) -> list[tuple[str, str]]:
-        """For which a narrow table has no room."""
+        """Tuned values, for which a narrow table has no room."""
         return [(line["protocol"], f"tuned: {in_short(line['settings'])}") for line in self.lines if line["settings"]]
 
     def _beside_defaults(self) -> list[tuple[str, str]]:

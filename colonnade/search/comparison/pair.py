@@ -48,7 +48,7 @@ class PairRuns:
 
     Args:
         given: the configuration that all share.
-        trials: of a search, without the defaults; 0 for none.
+        trials: number of trials of a search, without the defaults; 0 for none.
         seeds: number of runs with test rows.
         stop: set when the comparison ends early.
         ran: called after every run with its protocol, and whether it was stored before.
@@ -76,7 +76,7 @@ class PairRuns:
 
         Raises:
             ComparisonStopped: it was interrupted.
-            ColonnadeError: of this process, such as a full disk.
+            ColonnadeError: this process failed, such as by a full disk.
         """
         try:
             setup = self.given.of_protocol(outcome.name)

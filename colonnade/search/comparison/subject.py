@@ -37,9 +37,9 @@ class Subject:
     """Data of a comparison, in files of prepared values.
 
     Args:
-        digest: of rows, columns, labels and parts, 16 hexadecimal digits.
-        shapes: of one row of every member with columns, the server's first if it has any.
-        types: of the columns of tables, by member and name.
+        digest: hash of rows, columns, labels and parts, 16 hexadecimal digits.
+        shapes: row shapes of every member with columns, the server's first if it has any.
+        types: column types of tables, by member and name.
         classes: training rows per class; empty in a regression.
         targets: numbers to predict per row; 0 in a classification.
         positive: the class that AUC, average precision, KS, gain and lift refer to; "" unless there are two.
@@ -112,7 +112,7 @@ def read_subject(config: Config, base: Path, folder: Path, rows: int | None) -> 
 
     Args:
         base: folder that the configuration's paths are relative to.
-        folder: of files; other data get another folder in it.
+        folder: parent of the files' folder; other data get another one.
         rows: maximum number of training and validation rows together, and of test rows; None for all.
     """
     assert config.server is not None  # refused earlier

@@ -434,7 +434,7 @@ def test_an_empty_folder_and_a_partys_own_are_reported(tmp_path: Path, monkeypat
     monkeypatch.setattr(time, "sleep", lambda _: None)
     clock = iter(range(0, 10_000, 10))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    with pytest.raises(EnvironmentFault, match="nobody has begun a run"):
+    with pytest.raises(EnvironmentFault, match="no run has begun in"):
         follow(tmp_path, None)
     (tmp_path / "events.jsonl").write_text(json.dumps(event("end", 1.0, party="party1", round=3)) + "\n")
     (tmp_path / "ledger.jsonl").touch()
