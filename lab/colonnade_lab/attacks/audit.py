@@ -145,7 +145,7 @@ class AuditResult:
 
 
 def audit(audited: Audited, canaries: int, seed: int, confidence: float = 0.95) -> AuditResult:
-    """Audits a mechanism. `seed` is of the coins: the mechanism's own noise is not seeded.
+    """Audits a mechanism. `seed` draws the coins: the mechanism's own noise is not seeded.
 
     A fifth of the canaries decides how many of the others are guessed: those with the most extreme scores. Scores are
     compared with the midpoint of that fifth's two class means. The largest bound that can be found grows with the
@@ -231,7 +231,7 @@ def embedded_rows(plan: RowPlan, releases: int, normals: Normals = secure_normal
 
 
 def _one_by_one(score: Callable[[bool], float]) -> Callable[[Tensor], Tensor]:
-    """Scores of coins by the score of one."""
+    """Scores of coins, each by `score`."""
     return lambda coins: torch.tensor([score(coin) for coin in coins.tolist()], dtype=torch.float64)
 
 
@@ -302,7 +302,7 @@ def labels(config: LabelPrivacyConfig, classes: int, seed: int = 0) -> Audited:
 
 
 def mechanisms(run: AttackedRun) -> dict[str, Audited]:
-    """What a run has to audit, by the setting that asks for it."""
+    """A run's mechanisms to audit, by their configuration key."""
     plan, server, found = run.schedule.privacy, run.config.server, dict[str, Audited]()
     match plan:
         case GaussianPlan() | RowPlan() if plan.config.heuristic:
@@ -407,8 +407,8 @@ def rescaled(
     """Audits one training release of the whole batch under `rescale: paper`; a canary is the first row of a batch.
 
     Every canary has its own batch, with the same other rows, which the attacker knows. Its score is the exact
-    log-likelihood ratio of the whole release, with noise of N(0, 4 sigma^2 t^2) in every entry. `delta` is of the
-    clip's guarantee; without `shrink` factors are kept at 1 or above.
+    log-likelihood ratio of the whole release, with noise of N(0, 4 sigma^2 t^2) in every entry. `delta` is the clip's;
+    without `shrink` factors are kept at 1 or above.
     """
     means = _shaped(pair, t, sigma, shrink=shrink)
     apart, noise = means[1] - means[0], 2 * sigma * t

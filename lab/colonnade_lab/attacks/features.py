@@ -65,7 +65,7 @@ def likeliest(prior: Prior, misfit: Callable[[Tensor], Tensor], rows: int, weigh
 
     Args:
         misfit: maps rows (n, width) to (n,), 0 where they explain everything.
-        weight: of the squared norm of a row's coordinates against its misfit.
+        weight: factor of the squared norm of a row's coordinates, beside its misfit.
     """
     z = nn.Parameter(torch.zeros(rows, len(prior.basis)))
     optimiser = build_optimiser(AdamConfig(lr=_PRIOR_RATE), [z])

@@ -56,7 +56,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class MembershipAttack:
-    """Result of separating members from others, of as many rows each: .5 is chance of `accuracy` and `auc`.
+    """Result of separating members from equally many others: chance is .5 for `accuracy` and `auc`.
 
     `counts` are at the threshold that gave the largest bound on the shadows, and `least_epsilon` is the bound there.
     """
@@ -91,7 +91,7 @@ def _threshold(scores: Tensor, member: Tensor, delta: float) -> float:
 
 
 def _as_many(member: Tensor, among: Tensor, draws: torch.Generator) -> list[Tensor]:
-    """Draws as many members as others, bool (n,) each, among some rows: their places, int64 (m,) twice."""
+    """Draws equally many members and others, bool (n,) each, among some rows: their places, int64 (m,) twice."""
     kinds = [(kind & among).nonzero().flatten() for kind in (member, ~member)]
     most = min(map(len, kinds))
     return [kind[torch.randperm(len(kind), generator=draws)[:most]] for kind in kinds]
@@ -190,7 +190,7 @@ class Likelihood:
     """Result of separating members from others.
 
     Args:
-        area: of the likelihood ratios.
+        area: AUC of the likelihood ratios.
         baseline: area of the confidence alone, without shadows (Yeom et al. 2018).
         hits: share of members above the threshold that one in a hundred of the others exceeds.
         least_epsilon: lower bound, at a threshold chosen on half of the rows and counted on the other half.

@@ -25,8 +25,8 @@ def fit(x: Tensor, y: Tensor, loss: Callable[[Tensor, Tensor], Tensor], outputs:
     """Trains x -> y by Adam, with early stopping on a tenth of the rows. Inputs are standardised by the statistics of
     `x`.
 
-    `loss` is of outputs (rows, outputs) and y, a mean over rows. The result is the network at the lowest held-out loss,
-    which takes inputs on the scale of `x`.
+    `loss` maps outputs (rows, outputs) and y to a mean over rows. The result is the network at the lowest held-out
+    loss, which takes inputs on the scale of `x`.
     """
     spread, mean = torch.std_mean(x, dim=0, correction=0)
     spread = spread.clamp(min=(_LEAST * spread.max()).clamp(min=1e-12))  # a pixel that hardly varies is no signal

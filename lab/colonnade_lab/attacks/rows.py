@@ -58,7 +58,7 @@ class Piece:
 
     Args:
         name: KIND.FIELD.
-        epoch: of the batch, from 1; for evaluations the epoch that has just ended.
+        epoch: the batch's, from 1; for evaluations the epoch that has just ended.
         part: train, validation or test.
         values: (n, width), or (n,) for one number per row, in the message's dtype.
     """
@@ -115,8 +115,9 @@ def _rows(schedule: Schedule, message: Message, turn: int) -> tuple[str, Tensor]
 
 @dataclass
 class FieldRecords:
-    """Values of rows in one field of one kind: of the first epoch, and of the newest `epochs` and the one before them,
-    as the newest may be incomplete.
+    """Values of rows in one field of one kind, of the first epoch and of the newest `epochs` + 1.
+
+    The newest epoch may be incomplete.
     """
 
     epochs: int = 1
@@ -178,7 +179,7 @@ def vectors(known: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
 
 def common_rows(known: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, list[Tensor]]:
-    """Row numbers that all have, ascending, and the values of each for these rows."""
+    """Row numbers common to all, ascending, and each one's values for these rows."""
     common = known[0][0]
     for rows, _ in known[1:]:
         common = common[torch.isin(common, rows)]

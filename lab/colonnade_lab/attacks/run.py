@@ -95,7 +95,7 @@ class AttackedRun:
 
     @property
     def summed(self) -> bool:
-        """True if parties send sums over their columns or scores: what members see follows from the members' states."""
+        """True if parties send sums over their columns or scores: members' views follow from their states."""
         return self.protocol in FORESTS or self.protocol in SCORES
 
     @property

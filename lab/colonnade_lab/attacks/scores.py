@@ -1,13 +1,13 @@
-"""What sums of the parties' scores tell a server of columns, and a party its own sums of labels.
+"""What sums of the parties' scores reveal: columns to the server, and labels to a party from its own sums.
 
 A server of `hetero_lr` sees the logits of every step's direction, summed over the parties unless they are in the clear:
-T linear combinations of the encoded columns, of which it does not know the weights; in `additive`, of indicators of
-bins. With the columns of some rows it regresses each column on them. Without any, it looks for independent components:
-columns of words are far from normal. From as many directions as there are columns on, they span the columns.
+T linear combinations of the encoded columns with unknown weights; in `additive`, of indicators of bins. With the
+columns of some rows it regresses each column on them. Without any, it searches for independent components: columns of
+words are far from normal. Once there are as many directions as columns, they span the columns.
 
 A party sees M r of its own matrix M and all residuals r = p - y. In the first round p is the share of the class, which
 makes M y whole numbers: M y is known. The likeliest labels by a model that is linear in its own columns are a function
-of M y alone. Whole labels with these sums are found by linear programming, where there are few rows for each sum.
+of M y alone. Whole labels with these sums are found by linear programming, if there are few rows per sum.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ _SURE = 1e-4  # of a label's probability
 
 @dataclass(frozen=True)
 class ColumnsRead:
-    """A party's columns as the server guesses them. R2 are over rows that it does not know, no less than 0.
+    """The server's guess of a party's columns. R2 are over rows that it does not know, at least 0.
 
     Args:
-        columns: encoded ones that vary.
+        columns: encoded columns that vary.
         directions: sums of scores of all rows that the server saw.
         known: rows whose columns it knows.
-        span: mean R2 of the columns on the directions over all rows, which no linear guess exceeds.
+        span: mean R2 of the columns on the directions over all rows, the limit of linear guesses.
         found: mean R2.
         open: columns with an R2 of .99 or more.
-        base: mean R2 of the same attacker that sees no message, and has the labels alone.
+        base: mean R2 of the same attacker without messages, with the labels alone.
         base_open: as `open`.
-        blind: columns with a squared correlation of .9 or more with an independent component, which needs no known
-            row. Components are assigned by the truth.
+        blind: columns with a squared correlation of .9 or more with an independent component, which needs no known row.
+            Components are assigned by the truth.
     """
 
     columns: int
@@ -93,7 +93,7 @@ class Replayed:
         self.train = self._outcome.server.schedule.partition.train.cpu().numpy()
 
     def directions(self, party: str) -> Floats:
-        """What the server saw of all common rows, (rows, directions), with a deviation of 1."""
+        """The directions that the server saw for all common rows, (rows, directions), with a deviation of 1."""
         protocol, rows = self._config.protocol, torch.arange(len(self.labels))
         every = [np.zeros(1)]
         for snapshots in self._outcome.saved.values():
@@ -108,12 +108,12 @@ class Replayed:
         return found
 
     def columns(self, party: str) -> Floats:
-        """A party's columns of all common rows that vary, (rows, columns)."""
+        """A party's varying columns for all common rows, (rows, columns)."""
         x = _COLUMNS[self._config.protocol.name](self._outcome.clients[party], torch.arange(len(self.labels)))
         return x[:, x.std(axis=0) > 0]
 
     def matrix(self, party: str) -> Floats:
-        """M' of a party, (training rows, lines)."""
+        """A party's M', (training rows, lines)."""
         ctx = self._outcome.clients[party]
         return _dense(_MATRICES[self._config.protocol.name](ctx, ctx.schedule.partition.train))
 
@@ -129,7 +129,7 @@ class Replayed:
 
 @lru_cache(maxsize=1)
 def replayed(run: AttackedRun) -> Replayed:
-    """The run again, once for all its parties."""
+    """Simulates the run again, once for all its parties."""
     return Replayed(run)
 
 
@@ -170,7 +170,7 @@ _COLUMNS: Mapping[str, Callable[[ClientContext, Tensor], Floats]] = {
 
 
 def read_columns(replayed: Replayed, party: str, known: float, seed: int) -> ColumnsRead:
-    """The party's columns from what the server saw, with a share `known` of the rows whose columns it knows."""
+    """Guesses a party's columns from the server's view and a share `known` of the rows."""
     seen, x, labels = replayed.directions(party), replayed.columns(party), replayed.labels.double().numpy()[:, None]
     have = np.zeros(len(x), bool)
     have[np.random.default_rng(seed).permutation(len(x))[: max(round(known * len(x)), 2)]] = True
@@ -198,7 +198,7 @@ def _r2(guess: Floats, x: Floats) -> Floats:
 
 
 def _blind(seen: Floats, x: Floats, seed: int) -> int:
-    """Columns that an independent component of the directions is nearly equal to."""
+    """Number of columns that an independent component of the directions nearly equals."""
     model = FastICA(whiten="unit-variance", max_iter=_INDEPENDENT_STEPS, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -209,7 +209,7 @@ def _blind(seen: Floats, x: Floats, seed: int) -> int:
 
 
 def read_labels(replayed: Replayed, party: str, known: int, seed: int) -> list[LabelsRead]:
-    """The labels of training rows from the party's own sums, and with a few known ones from those of all rounds."""
+    """The labels of training rows from the party's own sums, and with a few known ones from the sums of all rounds."""
     m, labels = replayed.matrix(party), replayed.labels[replayed.train]
     told = torch.nn.functional.one_hot(labels)
     baseline, spread = scored(m, labels, known, seed), m.std(axis=0)
@@ -226,7 +226,7 @@ def read_labels(replayed: Replayed, party: str, known: int, seed: int) -> list[L
 
 
 def _solved(m: Floats, labels: Tensor, likely: Floats) -> Tensor:
-    """The likeliest labels, numbers from 0 to 1, with the sums M y, (rows, 2)."""
+    """The likeliest labels, from 0 to 1, with the sums M y, (rows, 2)."""
     y, lines = labels.numpy(), np.unique(m, axis=1).T
     found = linprog(-logit(likely.clip(_SURE, 1 - _SURE)), A_eq=lines, b_eq=lines @ y, bounds=(0, 1)).x
     return torch.from_numpy(np.stack([1 - found, found], axis=1))

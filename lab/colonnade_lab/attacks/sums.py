@@ -1,13 +1,13 @@
-"""What boosted trees tell: columns to a server that sees exact sums, curious or not, and labels to a party.
+"""What sums of boosted trees reveal: columns to a curious or malicious server, and labels to a party.
 
-A curious server knows its vectors V (rows, vectors), M V of every party and on which side of the splits that are used
-each row is. M is one-hot, so that M V = S is an underdetermined linear system with little freedom: of every column the
-bin is guessed that the ridge solution with the bins' shares as its prior finds largest. Weng et al. 2020 ("Privacy
-Leakage of Real-World Vertical Federated Learning") has the active form, in which the server chooses the vectors: one
-power of two a row.
+A curious server knows its vectors V (rows, vectors), every party's M V, and the side of each row at every used split. M
+is one-hot, so M V = S is an underdetermined linear system with little freedom: in each column the guess is the bin with
+the largest value in the ridge solution with the bins' shares as its prior. Weng et al. 2020 ("Privacy Leakage of
+Real-World Vertical Federated Learning") has the active form, in which the server chooses the vectors: one power of two
+per row.
 
-A party sees which splits of its own columns are used, and with gradients in the clear all gradients and, in every
-node, which rows it has (as in systems that send these; Takahashi et al. 2023, ID2Graph). It knows a few labels.
+A party sees which splits of its own columns are used, and with gradients in the clear all gradients and the rows in
+every node (as in systems that send these; Takahashi et al. 2023, ID2Graph). It knows a few labels.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ColumnRead:
-    """A column of a party as the server guesses it.
+    """The server's guess of a party's column.
 
     Args:
         found: share of training rows whose bin is right, from sums and sides.
@@ -65,8 +65,10 @@ class ColumnRead:
 
 
 def read_columns(run: AttackedRun, party: str) -> list[ColumnRead]:
-    """The party's columns from the sums that the server decrypted: those of its own vectors, which follow from its
-    forest and the labels, over the party's bins; with noise as large as the party's, if it adds any.
+    """Guesses a party's columns from the sums that the server decrypted.
+
+    Its vectors follow from its forest and the labels; the sums are over the party's bins, with the party's noise if
+    any.
     """
     opened = _Opened(run)
     forest, train = opened.forest, run.schedule.partition.train.numpy()
@@ -103,12 +105,12 @@ def read_columns(run: AttackedRun, party: str) -> list[ColumnRead]:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a server that chooses its vectors reads.
+    """What a server with chosen vectors reads.
 
     Args:
-        a_vector: rows of which a vector tells the bins, of all columns.
-        read: share of the training rows whose bins the vectors of one run tell.
-        right: share of the bins read that are right.
+        a_vector: rows whose bins, in all columns, a vector reveals.
+        read: share of the training rows whose bins a run's vectors reveal.
+        right: share of the read bins that are right.
     """
 
     a_vector: int
@@ -152,7 +154,7 @@ def read_actively(run: AttackedRun, party: str) -> Chosen:
 
 
 class _Powers(Query):
-    """Vectors of a level, each of powers of two at rows of its own."""
+    """Vectors of a level, each with powers of two at its own rows."""
 
     def __init__(self, rows: int, count: int, each: int, first: int) -> None:
         self.rows, self.groups, self._each, self._first, self.told = rows, count // 2, each, first, count * each
@@ -175,9 +177,9 @@ def _powers_read(sums: NDArray[np.int64], counts: Sequence[int], each: int) -> N
 
 @dataclass(frozen=True)
 class LabelsRead:
-    """Labels of other rows as a party with a few known ones guesses them, from `what` it has beside its columns.
+    """A party's guess of other rows' labels from a few known ones and `what` it sees besides its columns.
 
-    `baseline` is of the same attacker that sees no message.
+    `baseline` is that of the same attacker without messages.
     """
 
     what: str
@@ -186,7 +188,7 @@ class LabelsRead:
 
 
 def read_labels(run: AttackedRun, party: str, known: int, seed: int) -> list[LabelsRead]:
-    """A party's guesses by what it sees: with gradients in the clear of nodes, else of its own splits."""
+    """A party's guesses by source: nodes if gradients are in the clear, else its own splits."""
     opened = _Opened(run)
     forest = opened.forest
     place, train = run.config.federation.names.index(party), run.schedule.partition.train
@@ -211,7 +213,7 @@ def read_labels(run: AttackedRun, party: str, known: int, seed: int) -> list[Lab
 
 
 def scored(values: Floats, labels: Tensor, known: int, seed: int) -> Area:
-    """The median area, over draws of the known labels, of a logistic regression on these."""
+    """The median area, over draws of the known labels, of a logistic regression on the values."""
     areas = []
     for draw in range(DRAWS):
         have = balanced(labels, known, seed * DRAWS + draw)
@@ -226,12 +228,12 @@ def scored(values: Floats, labels: Tensor, known: int, seed: int) -> Area:
 
 
 def _members(forest: Forest, tree: Tree, rows: NDArray[np.int64]) -> Floats:
-    """Which of some rows are in each node of a tree, (rows, nodes)."""
+    """Membership of rows in each node of a tree, (rows, nodes)."""
     return np.stack([inside[rows] for inside in _inside(forest, tree)], axis=1).astype(np.float64)
 
 
 def _inside(forest: Forest, tree: Tree) -> list[NDArray[np.bool_]]:
-    """Which of all rows are in each node, bool (all rows,) each."""
+    """Membership of all rows in each node, bool (all rows,) each."""
     found = [np.ones(forest.rows, bool)] * len(tree.party)
     for node, (left, right) in enumerate(tree.children):
         if tree.party[node] >= 0:

@@ -353,7 +353,7 @@ def _scored(one: gradients.Scored) -> dict[str, Any]:
 
 
 def _inverted(found: Inversion, picture: Path | None = None) -> dict[str, Any]:
-    """What the file says; images are drawn."""
+    """The file's content; draws images."""
     originals, made = inversion.as_images(found.originals), inversion.as_images(found.made)
     if picture is not None and originals is not None and made is not None:
         inversion.draw_pairs(picture, originals, made)

@@ -65,7 +65,7 @@ _MEASURE = Measure("accuracy")
 
 
 def _contender(plan: ComparisonPlan, result: ProtocolResults, validation: int) -> Contender:
-    """How it stands undisturbed: means over seeds with the binomial error of the rows, which all seeds share."""
+    """The undisturbed protocol: means over seeds with the binomial error of the rows, which all seeds share."""
     tests = result.values(PLAIN, "accuracy")
     seen = [record.metrics.get("val_accuracy") for record in result.found.get(PLAIN, ())]
     known = [value for value in seen if value is not None]
@@ -92,7 +92,7 @@ def _rows(plan: ComparisonPlan, results: Sequence[ProtocolResults]) -> tuple[int
 
 
 def _leaks(results: Sequence[ProtocolResults]) -> list[Figure]:
-    """What attacks find, most first: labels named by a party, and columns rebuilt by the server."""
+    """Success of attacks, largest first: labels inferred by a party, and columns reconstructed by the server."""
     named = sorted((one for one in results if not math.isnan(one.named[0])), key=lambda one: -one.named[0])
     made = sorted((one for one in results if not math.isnan(one.rebuilt)), key=lambda one: -one.rebuilt_share)
     labels = [Bar(one.name, one.named[0], f"{one.named[0]:.0%} ({one.named[1]:.0%})", colour=2) for one in named]

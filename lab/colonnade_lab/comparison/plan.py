@@ -39,8 +39,8 @@ class Entry(Section):
 
     Args:
         set: KEY=VALUE on top of the base: the protocol's name and rates.
-        late: what stragglers delay, kind of message -> pattern of delays; empty if the protocol sends nothing.
-        waits: whether it can wait for all parties; if not, it has no run that does.
+        late: delays of stragglers, kind of message -> pattern; empty if the protocol sends nothing.
+        waits: whether it can wait for all parties; if not, no run does.
         own: KEY=VALUE with which it does not wait for stragglers; if missing, it always waits.
         way: `own` in words.
         client, row: KEY=VALUE with noise of that unit; if missing, the protocol has no such noise.
@@ -67,7 +67,7 @@ class ComparisonPlan(Section):
 
     Args:
         base: federation that all runs start from, below experiments/.
-        epsilons: of the runs with noise.
+        epsilons: those of the runs with noise.
         client, row: KEY=VALUE of all runs with noise of that unit.
         attacked: KEY=VALUE of the runs that are attacked.
         left_out: name -> why the protocol cannot take part.

@@ -42,7 +42,7 @@ class Pair:
 
     @property
     def words(self) -> str:
-        """Names both by their difference: `VIMADMM above VAFL, MNIST`."""
+        """Names both by what differs: `VIMADMM above VAFL, MNIST`."""
         if self.above.column == self.below.column:
             return f"{self.above.row} above {self.below.row}, {self.above.column}".rstrip(", ")
         return f"{self.above.column} above {self.below.column}, {self.above.row}".rstrip(", ")
