@@ -237,7 +237,7 @@ class PartySessions:
                 membership.greet_again(self.greeting(hello))
             if not self.task.predicts:
                 self._pin.refuse_early_end(self.federation.absence == "rollback", lambda: self._last_round)
-            self._warn("the server has come to its end without us: we came too late to take part")
+            self._warn("the server has finished without us: we joined too late to take part")
         finally:
             await self._saved()
             if self._scored is not None:

@@ -272,7 +272,7 @@ def private_interface(
             raise ConfigError(f"{key} = {name}: it has no IPv4 address", hint=f"there are {', '.join(there)}")
         if ipaddress.ip_address(found).is_global:
             raise ConfigError(
-                f"{key} = {name}: its address {found} is public, and whoever reaches a rank is taken for one",
+                f"{key} = {name}: its address {found} is public, and anyone who reaches a rank is accepted as one",
                 hint="take an interface of a private network that the ranks alone are in",
             )
     return names

@@ -56,7 +56,7 @@ def refuse_other_keys(config: Config, base: Path, folder: Path | None = None) ->
             continue
         if [*map(same, ids)] != [*map(same, labels)]:
             raise DataError(
-                f"{name}: the keys of its table are others than those of server.labels, or in another order",
+                f"{name}: the keys of its table differ from those of server.labels, or their order does",
                 hint="federation.align: psi finds the rows that all have; or bring the tables into one order",
             )
 

@@ -157,7 +157,7 @@ class Dashboard:
             raise
         console.point("dashboard", self.url)
         if not is_loopback(split_address(address)[0]):
-            said = "whoever reaches this address reads the page, and so does who listens on the way: it has no TLS"
+            said = "anyone who reaches this address can read the page, and so can eavesdroppers: it has no TLS"
             console.say(f"  {said}", "yellow")
 
     def close(self) -> None:

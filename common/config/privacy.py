@@ -407,7 +407,7 @@ class DiscretePrivacyConfig(BaseModel):
             )
         if self.codes is not None and self.codes < 2:
             raise ConfigError(
-                f"{_WHERE}.codes = {self.codes}: one code says nothing of a row",
+                f"{_WHERE}.codes = {self.codes}: one code tells nothing about a row",
                 hint="give 2 at least, or leave it out",
             )
         if self.codes is not None and self.size is not None and self.size >= self.codes:

@@ -63,7 +63,7 @@ class Probe:
         error = (y - hint.times(self._keys)).view(np.int64)
         most = self._size.largest_probe_error
         if ((error > most) | (error < -most)).any():
-            raise InputError("sums of zeros that are none: the hint is of no table of bins")
+            raise InputError("other sums: the hint is of no table of bins")
 
 
 class ProbeAnswer:

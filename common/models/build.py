@@ -205,7 +205,7 @@ def _check_output(name: str, width: int, _model: nn.Module, given: tuple[Tensor,
         got = f"{'' if dense else 'a sparse '}{_dtype(output)} of shape {tuple(output.shape)}"
     raise UserCodeFault(
         f"{name} made {got}, expected float32 of shape ({rows}, {width})",
-        hint="it must give one vector of this width a row, whatever the rows are",
+        hint="it must return one vector of this width per row, for any rows",
     )
 
 

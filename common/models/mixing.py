@@ -35,9 +35,9 @@ def _in_mode(model: nn.Module, rows: Tensor, *, training: bool) -> str:
             changed[place] = _another(rows, place)
             of_changed, after = _outputs(model, changed, rows, training)
             if not _same((now[others],), (of_changed[others],)):
-                return f"a row changes what it makes of other rows of the batch, {mode}"
+                return f"a row changes the outputs for other rows of the batch, {mode}"
             if not _same((later,), (after,)):
-                return f"a row changes what it makes of the next batch, {mode}"
+                return f"a row changes the outputs for the next batch, {mode}"
     except Exception as error:  # noqa: BLE001  # user code; the error's text may contain values
         return f"it cannot be tested with {len(rows)} rows, {mode}: {type(error).__name__}"
     return ""

@@ -103,7 +103,7 @@ def privacy(plan: PrivacyPlan | None, releases: Mapping[str, float]) -> Iterable
 def person(epsilon: float | None) -> Iterable[Metric]:
     """Privacy spent by all parties' releases for a person present at every party; empty without a guarantee."""
     if epsilon is not None:
-        about = "What all parties' releases have cost a person whose row lies at each of them, at the same delta."
+        about = "Privacy cost of all parties' releases for a person present at every party, at the same delta."
         yield number("gauge", "colonnade_privacy_person_epsilon", about, epsilon)
 
 

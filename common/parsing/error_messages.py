@@ -25,7 +25,7 @@ from colonnade.common.run.plug_ins import Extended, PlugIns
 TEMPLATE = "every_party"  # the template section merged under every party's own
 
 _USUAL = "gaussian"  # mechanism of a section that names none
-_PLACES = 4  # at most so many are named for a key that stands in the wrong one, and so many kinds
+_PLACES = 4  # most places that an error names for a misplaced key, and most kinds
 
 Path = tuple[str | int, ...]
 

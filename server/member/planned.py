@@ -22,7 +22,7 @@ def which_model(federation: FederationConfig, schedule: Schedule) -> Sentence:
     """Which round's model a run will keep, and when it may end early."""
     last = f"model: of the last round, {schedule.rounds}: "
     if not len(schedule.partition.validation):
-        learned = "nobody sees whether it learns its training rows by heart; federation.rows.validation: 0.1 shows it"
+        learned = "overfitting stays unnoticed; federation.rows.validation: 0.1 shows it"
         return Sentence(f"{last}{NO_VALIDATION}, and {learned}", weak=True)
     if federation.stop is None:
         asked = "federation.stop: {} keeps the best round's by validation rows"

@@ -189,5 +189,5 @@ def _whole(found: Found, clients: Cohort) -> Tensor:
     """The sum over all parties. Raises PartyLost if one did not respond."""
     if found.total is None:
         silent = ", ".join(party for party in clients if party not in found.answers)
-        raise PartyLost(silent, "gave no answer to a question of which everybody's sum is needed")
+        raise PartyLost(silent, "gave no answer to a question that needs the sum over all parties")
     return found.total

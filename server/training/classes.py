@@ -87,7 +87,7 @@ class LabelParts:
             refuse_one_class(_rows("training", sum(counts)), self._names, counts.index(max(counts)))
 
 
-_UNSAID = "so that what is measured there says nothing of it"
+_UNSAID = "so that metrics there do not cover it"
 
 
 def refuse_one_class(rows: str, names: Sequence[str], only: int) -> None:

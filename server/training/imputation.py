@@ -125,7 +125,7 @@ class Standing:
         means: Mapping[str, Tensor] = ctx.state.keep(MEANS, dict)
         if lacking := [party for party in absent if party not in means]:
             raise InputError(
-                f"{', '.join(lacking)}: absent, and the run has kept no mean of what it says",
+                f"{', '.join(lacking)}: absent, and the run has stored no mean of its outputs",
                 hint="evaluations of validation rows in the clear keep it of parties that respond; start the party",
             )
         self._means = {party: means[party] for party in absent}

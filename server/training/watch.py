@@ -262,7 +262,7 @@ class GrowthWatch:
 
     def blame_sender(self, party: str) -> TrainingDiverged:
         """The error for a party that stopped by itself because its next message would not be finite."""
-        return self.blame(party, "what it would send is not finite", self._done + 1)
+        return self.blame(party, "its next message is not finite", self._done + 1)
 
     def blame_loss(self, loss: float) -> TrainingDiverged:
         """The error for a loss, or a difference of losses, that is not finite."""

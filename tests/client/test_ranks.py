@@ -208,7 +208,7 @@ def test_a_rank_that_hangs_counts_as_gone(tmp_path: Path, monkeypatch: pytest.Mo
     [
         ("normalises over the rows of a batch", nn.BatchNorm1d(WIDTH)),
         ("has dropout", nn.Dropout()),
-        ("a row changes what it makes of other rows", nn.Softmax(0)),
+        ("a row changes the outputs for other rows", nn.Softmax(0)),
     ],
 )
 def test_models_whose_rows_cannot_be_shared_out_are_refused(tmp_path: Path, said: str, last: nn.Module) -> None:

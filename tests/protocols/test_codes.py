@@ -268,7 +268,7 @@ def test_a_ledger_that_paid_for_more_than_the_plan_ends_the_run(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("sets", "message"),
     [
-        ("federation.privacy.codes=1", "one code says nothing"),
+        ("federation.privacy.codes=1", "one code tells nothing"),
         ("federation.privacy.codes=15", "15 with 10 classes"),
         ("federation.privacy={mechanism: discrete, epsilon: 6, codes: 4, size: 4}", "a set of all 4 codes"),
         ("federation.privacy={mechanism: discrete, epsilon: 6, codes: 4, size: 5}", "a set of all 4 codes"),

@@ -362,7 +362,7 @@ def test_keys_in_another_order_are_refused_where_rows_go_by_their_order() -> Non
     assert colonnade.simulate(config, tables).status == "completed"
     tables["clinic"] = tables["clinic"].sample(frac=1, random_state=0)
     for start in (colonnade.simulate, colonnade.up):
-        with pytest.raises(DataError, match=r"^clinic: the keys of its table are others .* or in another order"):
+        with pytest.raises(DataError, match=r"^clinic: the keys of its table differ .* or their order does"):
             start(config, tables, "run")
     assert not Path("run").exists()
 

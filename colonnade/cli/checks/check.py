@@ -142,7 +142,7 @@ class Overlap:
         for member, keys in self._keys.items():
             if SERVER in self._keys and keys != self._keys[SERVER]:
                 raise DataError(
-                    f"{member}: the keys of its table are others than those of server.labels, or in another order",
+                    f"{member}: the keys of its table differ from those of server.labels, or their order does",
                     hint="federation.align: psi finds the rows that all have; or bring the tables into one order",
                 )
 

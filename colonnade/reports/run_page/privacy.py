@@ -19,7 +19,7 @@ from colonnade.reports.words import counted, listed
 
 _NOT_SAID = "What was spent is summed up at the run's end; until then every party's ledger has its own count."
 _PERSON = (
-    "A person whose row lies at every party is in the releases of all of them, which together say more than those of "
+    "A person present at every party is in the releases of all of them, which together reveal more than those of "
     "one: that epsilon is in the first line. A party's is about what that party sends alone."
 )
 _ADJACENCIES = {

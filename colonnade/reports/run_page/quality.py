@@ -187,7 +187,7 @@ def _thresholds(run: RecordedRun, part: str, points: Sequence[Mapping[str, Any]]
     yield _lines(
         "Over the threshold", shares, Axis("threshold: least probability to be taken", plain, _SHARE),
         Axis("", percent, _SHARE), marks=[Mark(at, f"{plain(at)} in use")], table=_by_threshold(points, at),
-        said=f"What every threshold comes to on the {on} rows.{why}", about=_at(shares, at),
+        said=f"Results of every threshold on the {on} rows.{why}", about=_at(shares, at),
     )  # fmt: skip
     if costs := [(each["threshold"], each["cost"]) for each in points if each.get("cost") is not None]:
         top = max(cost for _, cost in costs) or 1.0

@@ -37,7 +37,7 @@ _HEAD = (
 _WORDS = (0, 7, 8)
 _NARROW = (0, 1, 2, 3, 5, 7)  # columns of a screen of less than `_WIDE` characters
 _WIDE = 120
-_INTERVALS = "± is half of the 95% interval of a value, from the test rows: a difference that is smaller is none."
+_INTERVALS = "± is half of the 95% interval of a value, from the test rows: smaller differences are not significant."
 _CHOSEN = (
     "Tuned values were chosen by the validation rows: what they gained there is optimistic. Test rows were evaluated "
     "once with the defaults and once with the chosen values."

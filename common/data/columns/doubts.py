@@ -49,7 +49,7 @@ def _of(name: str, column: Tensor) -> Doubt | None:
     if bool(start.isnan().all()) and bool(column.isnan().all()):
         return Doubt(name, "has no value in any row", leave)
     if len(column) > 1 and _same(start) and _same(column):
-        return Doubt(name, "is the same in every row, of which nothing can be learnt", leave)
+        return Doubt(name, "is the same in every row, so nothing can be learnt from it", leave)
     if len(column) >= _MANY and all(_whole(part) and _all_different(part) for part in (start, column)):
         way = f"if it only says who a row is about, name it as the `key`, or {leave}"
         return Doubt(name, "is a feature, and has another whole number or word in every row", way)

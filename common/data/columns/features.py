@@ -55,7 +55,7 @@ class Source(Protocol):
     """An opened source: it knows the shape of a row and reads only the requested part.
 
     Attributes:
-        names: of the flattened row's columns or pixels.
+        names: column or pixel names, in the order of the flattened row.
         official_test: number of last rows that are the source's own test part.
     """
 

@@ -83,13 +83,13 @@ class Mixed(Polynomial):
         return super().powers(x - x.mean(0))
 """
 MIXES = {
-    "mean": "a row changes what it makes of other rows of the batch, in training mode",
-    "attention": "a row changes what it makes of other rows of the batch, in training mode",
-    "neighbour": "a row changes what it makes of other rows of the batch, in training mode",
-    "rank": "a row changes what it makes of other rows of the batch, in training mode",
-    "normalised": "a row changes what it makes of other rows of the batch, in training mode",
-    "in_evaluations": "a row changes what it makes of other rows of the batch, in evaluation mode",
-    "memory": "a row changes what it makes of the next batch, in training mode",
+    "mean": "a row changes the outputs for other rows of the batch, in training mode",
+    "attention": "a row changes the outputs for other rows of the batch, in training mode",
+    "neighbour": "a row changes the outputs for other rows of the batch, in training mode",
+    "rank": "a row changes the outputs for other rows of the batch, in training mode",
+    "normalised": "a row changes the outputs for other rows of the batch, in training mode",
+    "in_evaluations": "a row changes the outputs for other rows of the batch, in evaluation mode",
+    "memory": "a row changes the outputs for the next batch, in training mode",
     "dice": "it is not deterministic with the same rows and seed, in training mode",
     "picky": "it cannot be tested with 32 rows, in training mode: ValueError",
 }

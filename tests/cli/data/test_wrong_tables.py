@@ -131,7 +131,7 @@ def in_order(folder: Path, keys: list[str]) -> Path:
 def test_rows_that_need_the_same_order_need_the_same_keys(tmp_path: Path) -> None:
     keys = [str(row) for row in range(40)]
     check(in_order(tmp_path, [f" {key}" for key in keys]), ())  # the same, as federation.keys has it
-    with pytest.raises(DataError, match=r"party2: the keys .* or in another order") as refused:
+    with pytest.raises(DataError, match=r"party2: the keys .* or their order does") as refused:
         check(in_order(tmp_path, [*keys[1:], keys[0]]), ())
     assert "federation.align: psi" in refused.value.hint
 
