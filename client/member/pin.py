@@ -70,9 +70,8 @@ class Pin:
     Attributes:
         start: the secret of the party's own draws, kept with the first Begin.
 
-    Raises:
-        CheckpointError: the pin is torn, was altered, or is missing beside checkpoints; the secret is missing; or a
-            record is shorter than when the pin was written.
+    Raises CheckpointError if the pin is torn, was altered, or is missing beside checkpoints; the secret is missing; or
+    a record is shorter than when the pin was written.
     """
 
     def __init__(

@@ -169,8 +169,7 @@ class KeptCodes:
         begun: True if codes may have left in an earlier start: the file must then exist.
         later: number of rows, the last ones, that were added after training.
 
-    Raises:
-        CheckpointError: the file is missing although codes have left, is damaged, or has other settings.
+    Raises CheckpointError if the file is missing although codes have left, is damaged, or has other settings.
     """
 
     def __init__(

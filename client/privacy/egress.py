@@ -74,9 +74,8 @@ class Egress:
             value: as the code that masks it returned it.
             of: the result of `release` that `value` masks, if any: it was paid for, and is not sent itself.
 
-        Raises:
-            InputError: the values are not masked; a summand of the receiver's sum was not released; `of` did not come
-                from `release`, or was masked, sent or changed before.
+        Raises InputError if the values are not masked; a summand of the receiver's sum was not released; `of` did not
+        come from `release`, or was masked, sent or changed before.
         """
         if not isinstance(value, MaskedTensor):
             raise InputError(

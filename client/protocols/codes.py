@@ -86,8 +86,7 @@ async def _targets(ctx: ClientContext, server: Link, round: int) -> Tensor | Non
         A probability of every class, float64 (rows, classes), with no rows if the server reveals nothing; None if it
         has moved on.
 
-    Raises:
-        ContractError: labels of only some rows are announced, or blocks come out of order.
+    Raises ContractError if labels of only some rows are announced, or blocks come out of order.
     """
     classes, found = ctx.federation.outputs, [torch.zeros(0, ctx.federation.outputs, dtype=torch.float64)]
     blocks = torch.split(ctx.schedule.partition.train, ctx.federation.batch)

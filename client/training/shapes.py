@@ -119,7 +119,6 @@ class ShapeBins:
 
     @property
     def total(self) -> int:
-        """Number of all bins."""
         return sum(self.counts)
 
     def cells(self, pair: int) -> dict[str, Any]:

@@ -82,10 +82,8 @@ def locked_folder(wanted: Path | None, name: str, resume: Path | None = None, lo
 def hold(lock: Path, hint: str = "end it first, or choose another --out") -> Iterator[None]:
     """Holds a lock file, in which it writes this process and host.
 
-    Its holder may remove it: a waiting process then makes a new one. A file system without locks is refused.
-
-    Raises:
-        EnvironmentFault: another process holds it, or it cannot be written or locked.
+    Its holder may remove it: a waiting process then makes a new one. A file system without locks is refused. Raises
+    EnvironmentFault if another process holds it, or it cannot be written or locked.
     """
     file = FileLock(lock, timeout=_PATIENCE, mode=0o600, fallback_to_soft=False)
     try:

@@ -260,8 +260,7 @@ def opened(
         file: the server's own, where its parties are processes elsewhere.
         processes: a fork server that was begun before; None begins one if parties are to be started.
 
-    Raises:
-        InputError: there is no run, or its parties are unknown.
+    Raises InputError if there is no run, or its parties are unknown.
     """
     if not RunFolder(folder).begun:
         what = "is a file" if folder.is_file() else "holds no run"

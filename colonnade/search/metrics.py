@@ -49,7 +49,6 @@ class SearchMetric:
 
     @property
     def measure(self) -> Measure:
-        """The metric in words."""
         return Measure(self.metric, self.direction == UP)
 
     def better(self, one: float, other: float) -> bool:
@@ -63,8 +62,7 @@ def search_metric(wanted: str, direction: str, task: Task) -> SearchMetric:
         wanted: such as `val_auc`; "" for the accuracy, or in a regression the RMSE.
         direction: `maximize` or `minimize`; "" for the metric's own, which a plug-in's metric does not have.
 
-    Raises:
-        InputError: it is of test rows, unknown, or its direction is the wrong one.
+    Raises InputError if it is of test rows, unknown, or its direction is the wrong one.
     """
     known = _OF_TASK[task]
     wanted = wanted or _PREFIX + ("accuracy" if task == "classification" else "rmse")

@@ -151,7 +151,6 @@ class TrialStore:
         self._end(asked, "FAIL", None, {_REASON: reason})
 
     def records(self) -> list[TrialRecord]:
-        """All trials by number."""
         return [self._record(trial) for trial in self._all()]
 
     def best(self) -> TrialRecord | None:

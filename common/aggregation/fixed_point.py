@@ -64,8 +64,7 @@ def quantise_model(field: Field, weights: Tensor, bits: int, draws: torch.Genera
 def to_field(field: Field, integers: Tensor, whose: str, bits: int) -> Tensor:
     """ϕ: x where x >= 0, p + x where x < 0, of scaled integers; `whose` and `bits` (their scale) are for the error.
 
-    Raises:
-        InputError: an integer is not finite, or leaves ±p/2.
+    Raises InputError if an integer is not finite, or leaves ±p/2.
     """
     largest = float(integers.abs().max()) if integers.numel() else 0.0  # nan, where there is one
     if not math.isfinite(largest):
@@ -128,8 +127,7 @@ class Ring(RingSize):
         Args:
             draws: for stochastic rounding instead: up with the probability of the fraction.
 
-        Raises:
-            InputError: a number is not finite.
+        Raises InputError if a number is not finite.
         """
         if not bool(x.isfinite().all()):
             raise InputError("a number is not finite and has no word", hint="look for gaps, or for a step too large")

@@ -169,12 +169,10 @@ class CodeParameters:
 
     @property
     def masks(self) -> int:
-        """T."""
         return len(self.betas) - self.segments
 
     @property
     def shares(self) -> int:
-        """N."""
         return len(self.alphas)
 
     @property

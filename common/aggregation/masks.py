@@ -103,9 +103,8 @@ class Blinder:
         Returns:
             A new tensor of that shape and dtype, uniform to any observer without one of the pair keys in the set.
 
-        Raises:
-            BlindError: this or a later round and stage was blinded before, for any set; or the set is too small, lacks
-                this party, or includes an unknown one.
+        Raises BlindError if this or a later round and stage was blinded before, for any set; or the set is too small,
+        lacks this party, or includes an unknown one.
         """
         if words.dtype not in _UNSIGNED:
             raise InputError(f"{self._name!r} blinds words of {words.dtype}", hint="encode them as int32 or int64")

@@ -277,8 +277,7 @@ def recover(
         laid: over whom the words were masked.
         summed: whose words arrived.
 
-    Raises:
-        ContractError: shares do not fit together; names the parties that can be the cause.
+    Raises ContractError if shares do not fit together; names the parties that can be the cause.
     """
     holders, t = list(opened), sharing.threshold
     places = [roster.index(party) for party in holders]

@@ -52,8 +52,7 @@ class MemberRecord:
     Args:
         run: its number; a record of another run is refused.
 
-    Raises:
-        CheckpointError: the stored record belongs to another run, or is damaged.
+    Raises CheckpointError if the stored record belongs to another run, or is damaged.
     """
 
     def __init__(self, run_cache: RunCache, run: str, roster: Sequence[str]) -> None:
@@ -219,8 +218,7 @@ class SetProver:
             proofs: as the server has relayed them, uint8 (parties, 32).
             enough: parties of the roster that must confirm, including ourselves; the others send no proof.
 
-        Raises:
-            SetError: a proof is missing or wrong; names the party.
+        Raises SetError if a proof is missing or wrong; names the party.
         """
         told, own = self._told(round, stage, about, members, laid), self._roster.index(self._name)
         names, confirmed = ", ".join(name for name in self._roster if name in members), 1

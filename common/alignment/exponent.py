@@ -217,7 +217,6 @@ class _Journal:
         self._name = ""
 
     def add(self, records: Records) -> None:
-        """Raises OSError."""
         if self._file is None:
             opened, self._name = mkstemp(_JOURNAL, f"{self._path.name}.", self._path.parent)
             self._file = os.fdopen(opened, "w+b", buffering=0)
@@ -242,7 +241,6 @@ class _Journal:
             yield np.frombuffer(chunk, np.uint8)[_COUNT:].reshape(-1, _RECORD)
 
     def close(self) -> None:
-        """Removes the journal."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()

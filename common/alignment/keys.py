@@ -66,8 +66,7 @@ class RowKeys:
     def of(cls, ids: Sequence[str] | None, config: KeysConfig, member: str, folder: Path | None = None) -> RowKeys:
         """Builds keys from a table's column (None if the source has none). No message quotes a key.
 
-        Raises:
-            DataError: there are none, some are empty, or several rows share one.
+        Raises DataError if there are none, some are empty, or several rows share one.
         """
         if not ids:
             raise DataError(

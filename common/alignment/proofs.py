@@ -83,9 +83,8 @@ class ProofTerms:
     def read(self, name: str, seat: int, stage: int, block: int, content: bytes) -> bytes:
         """The elements of a block that a member has sent, after verification.
 
-        Raises:
-            ContractError: the length is wrong, the elements were not all raised to the member's exponent, or they are
-                not those that the member before it passed on. Names the member.
+        Raises ContractError if the length is wrong, the elements were not all raised to the member's exponent, or they
+        are not those that the member before it passed on. Names the member.
         """
         owner = self.ring.owner(seat, stage)
         rows, proves = self.ring.length(owner, block), self.proven(seat, stage)

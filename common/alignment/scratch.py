@@ -36,8 +36,7 @@ class Scratch:
     Args:
         folder: on the disk that holds it; None for the system's temporary folder.
 
-    Raises:
-        EnvironmentFault: the disk refuses it; also raised by methods that write or read.
+    Raises EnvironmentFault if the disk refuses it; also raised by methods that write or read.
     """
 
     def __init__(self, width: int, folder: Path | None = None) -> None:
@@ -132,8 +131,7 @@ class Sorter:
     def add(self, records: Records) -> None:
         """Adds records (n, width) to their buckets.
 
-        Raises:
-            InputError: their first bytes are not random, or there are more records than were announced.
+        Raises InputError if their first bytes are not random, or there are more records than were announced.
         """
         first = records[:, 0].astype(np.int64) << 8 | records[:, 1]
         buckets = first >> (_MOST_BITS - self._bits)
@@ -177,8 +175,7 @@ def compare(
     Returns:
         The number of common elements, and as many positions for every list: the n-th of each is the same element.
 
-    Raises:
-        ContractError: a list repeats an element.
+    Raises ContractError if a list repeats an element.
     """
     places, common = {owner: Scratch(NUMBER, folder) for owner in lists}, 0
     for buckets in zip(*(elements.sorted() for elements in lists.values()), strict=True):

@@ -176,6 +176,5 @@ class PolicyConfig(Section):
         has: object,
         hint: str = "agree on a stronger federation, or change your policy",
     ) -> NoReturn:
-        """Raises the ConfigError of a broken rule."""
         said = f"parties.{party}.policy.{rule} = {wants}: the federation has {has}"
         raise ConfigError(said, hint=hint, shared=said)  # the other members must change the agreement

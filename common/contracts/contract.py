@@ -159,8 +159,7 @@ class Contract(Generic[C]):
         check: refuses an agreed section that this protocol does not support; raises ConfigError.
         former: keywords of version 0.2, in place of `exchange`.
 
-    Raises:
-        TypeError: a message does not declare its sender, or how a party's tensor is protected.
+    Raises TypeError if a message does not declare its sender, or how a party's tensor is protected.
     """
 
     title: str

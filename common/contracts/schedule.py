@@ -41,8 +41,7 @@ class Schedule:
         partition: row numbers of the training, validation and test parts.
         privacy: the resulting privacy accounting; None without privacy.
 
-    Raises:
-        ConfigError: the privacy budget allows no round.
+    Raises ConfigError if the privacy budget allows no round.
     """
 
     def __init__(

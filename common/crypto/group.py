@@ -68,10 +68,8 @@ class Secret:
         """The secret that undoes this one on elements that were raised before, by this one or by another.
 
         X25519 takes multiples of the cofactor between 2^254 and 2^255. Of the two inverses, b and 8 l - b, which differ
-        in the sign that a u-coordinate lacks, one is in this range, or in the gap between 2^255 and 8 l.
-
-        Raises:
-            InputError: it is in the gap, which happens for one secret in 2^126.
+        in the sign that a u-coordinate lacks, one is in this range, or in the gap between 2^255 and 8 l. Raises
+        InputError if it is in the gap, which happens for one secret in 2^126.
         """
         clamped = int.from_bytes(self.scalar, "little") & (2**254 - _COFACTOR) | 2**254
         # No multiple of 8 below 2^255 is also one of l, so there is always an inverse.

@@ -51,7 +51,7 @@ def points_of(elements: bytes) -> list[Point]:
 
 
 def hash_to_points(keys: Sequence[bytes], tag: bytes) -> list[Point]:
-    """The points of keys; `tag` is the domain of the hash."""
+    """Points of keys; `tag` is the domain of the hash."""
     start = hashlib.sha256(len(tag).to_bytes(8) + tag)
     return [_hashed(start, key) for key in keys]
 

@@ -93,8 +93,7 @@ def hash_of_values(values: Mapping[str, str]) -> str:
 def refuse_other_parts(other: str, theirs: Mapping[str, Any], ours: Parts, among: tuple[str, ...] = ()) -> None:
     """Compares what two parties were told at the beginning of a session; `among` are the parts, all of ours if empty.
 
-    Raises:
-        TranscriptError: a part differs; names the first one and both values.
+    Raises TranscriptError if a part differs; names the first one and both values.
     """
     for part in among or tuple(ours):
         said, own = theirs.get(part), ours[part]

@@ -98,10 +98,8 @@ def classify(words: Sequence[str], where: str) -> tuple[Tensor, tuple[str, ...]]
     """Converts n written labels to class numbers, int64 (n,), and the names of the C classes.
 
     Whole numbers (`3` or `3.0`) must be 0 .. C-1 and keep their value; anything else is a name, and classes are the
-    names in alphabetical order.
-
-    Raises:
-        DataError: the labels are fractions, or numbers other than 0 .. C-1, or all the same.
+    names in alphabetical order. Raises DataError if the labels are fractions, or numbers other than 0 .. C-1, or all
+    the same.
     """
     place = {word: code for code, word in enumerate(dict.fromkeys(words))}
     return classify_coded(torch.tensor([place[word] for word in words]), tuple(place), where)

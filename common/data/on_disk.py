@@ -31,8 +31,7 @@ class DiskMatrix:
     Args:
         folder: on the disk that holds it.
 
-    Raises:
-        EnvironmentFault: the disk refuses it; also raised by `append` and `mapped`.
+    Raises EnvironmentFault if the disk refuses it; also raised by `append` and `mapped`.
     """
 
     def __init__(self, columns: int, folder: Path, dtype: type = np.float64) -> None:

@@ -52,8 +52,7 @@ class OneRowAKey:
     def rows(self, ids: KeyColumn, known: Tensor) -> tuple[Tensor, tuple[Doubt, ...]]:
         """One of the known rows, bool (n,), per key: row numbers, int64, ascending, and warnings about the others.
 
-        Raises:
-            DataError: the deciding column lacks a value, has none that can be compared, or has ties.
+        Raises DataError if the deciding column lacks a value, has none that can be compared, or has ties.
         """
         rows = known.nonzero().squeeze(1).numpy()
         index = self._index(_groups(ids)[rows], rows)

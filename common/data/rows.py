@@ -38,8 +38,7 @@ def partition(rows: int, official_test: int, config: RowsConfig, seed: int) -> P
     Args:
         official_test: number of last rows that are the source's own test part; 0 if it has none.
 
-    Raises:
-        ConfigError: nothing remains for training, or there is no official part.
+    Raises ConfigError if nothing remains for training, or there is no official part.
     """
     if config.test == "official" and not official_test:
         raise ConfigError(

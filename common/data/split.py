@@ -46,8 +46,7 @@ class Part:
 def band(length: int, member: PartyIndex, what: str) -> slice:
     """The party's contiguous share of 0 .. length-1; the first `length % count` shares are one longer.
 
-    Raises:
-        ConfigError: there are more parties than items to split (`what`, for the message).
+    Raises ConfigError if there are more parties than items to split (`what`, for the message).
     """
     if member.count > length:
         raise ConfigError(
@@ -62,10 +61,9 @@ def band(length: int, member: PartyIndex, what: str) -> slice:
 def part_of(split: SplitConfig, shape: Shape, names: Sequence[str], member: PartyIndex) -> Part:
     """The part of a row that a split gives to a party index.
 
-    Raises:
-        ConfigError: there are more parties than columns or pixel rows, a listed column does not exist or is listed
-            twice, windows leave columns out, rows are no images, a grid is finer than the pixels or does not have one
-            patch a party, or halves are of a roster that has not two parties.
+    Raises ConfigError if there are more parties than columns or pixel rows, a listed column does not exist or is listed
+    twice, windows leave columns out, rows are no images, a grid is finer than the pixels or does not have one patch a
+    party, or halves are of a roster that has not two parties.
     """
     match split:
         case AllSplit():

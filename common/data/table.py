@@ -197,9 +197,8 @@ class TableColumns:
     def features(self) -> Features:
         """The columns, in one pass.
 
-        Raises:
-            DataError: the table is malformed or empty, a cell does not have its column's type or is missing where that
-                is not allowed, or keys are not unique.
+        Raises DataError if the table is malformed or empty, a cell does not have its column's type or is missing where
+        that is not allowed, or keys are not unique.
         """
         with self._batches() as batches:
             first = next((batch for batch in batches if batch.num_rows), None)

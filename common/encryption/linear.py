@@ -203,8 +203,7 @@ class Sender:
             vectors: m of the rows, int64 (rows, v): whole blocks, or up to the last row.
             block: the first row's.
 
-        Raises:
-            InputError: sums of these rows could leave the range.
+        Raises InputError if sums of these rows could leave the range.
         """
         blocks, count = self.check(keys, vectors, block), vectors.shape[1]
         masks = (
@@ -217,8 +216,7 @@ class Sender:
     def decrypt(self, hint: Hint, keys: VectorKeys, sums: Words) -> Whole:
         """M m, int64 (bins, v).
 
-        Raises:
-            InputError: the sums belong to another hint or other keys, or the party deviates from the protocol.
+        Raises InputError if the sums belong to another hint or other keys, or the party deviates from the protocol.
         """
         return rounded(self.size, sums - hint.times(keys))
 
@@ -303,10 +301,8 @@ class Holder:
         """Begins the sums of v vectors, with their c_d, (N, v).
 
         A vector that was answered before is answered with fresh noise: the argument for the hint counts every answer as
-        one to the same vector, and a server that repeats one departs from the protocol.
-
-        Raises:
-            InputError: they are more than the hint is safe for.
+        one to the same vector, and a server that repeats one departs from the protocol. Raises InputError if they are
+        more than the hint is safe for.
         """
         if dummy.shape[0] != DEGREE:
             raise InputError(f"a dummy of shape {dummy.shape}")

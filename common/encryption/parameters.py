@@ -86,7 +86,6 @@ class SumSize:
 
     @cached_property
     def largest_sum(self) -> int:
-        """Largest magnitude of a sum."""
         return (1 << (WORD - 1)) // self.step - 1
 
     @property

@@ -60,8 +60,7 @@ def inverse(values: Spectrum) -> NDArray[np.float64]:
 def times_words(short: NDArray[np.number], words: Words) -> Words:
     """The matrix product of short whole numbers (b, N) and words (N, v) modulo 2^64, by exact products of floats.
 
-    Raises:
-        ValueError: the numbers are too large for an exact product.
+    Raises ValueError if the numbers are too large for an exact product.
     """
     _refuse_long(short)
     both = _product(short, np.concatenate(halves(words), axis=1, dtype=np.float64))

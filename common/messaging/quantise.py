@@ -270,8 +270,7 @@ def pack(tensor: Tensor, form: Form, draws: torch.Generator) -> Packed:
     Args:
         draws: for random rounding, on the CPU.
 
-    Raises:
-        InputError: a number is too large for half precision, or not finite.
+    Raises InputError if a number is too large for half precision, or not finite.
     """
     shape = tuple(tensor.shape)
     values = tensor.detach().cpu().contiguous().numpy().reshape(-1)

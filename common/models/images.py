@@ -54,10 +54,8 @@ def lenet(config: LenetConfig, input_shape: Shape) -> nn.Module:
     One of the towers of VFedMH, Section 5.1. The paper gives no sizes; these are those of LeNet-5 (LeCun et al. 1998,
     Section II-B): C1, C3 and C5 of 6, 16 and 120 maps with 5 x 5 kernels, S4 with 16 maps of 5 x 5, F6 with 84 units.
     The paper has one pooling layer, so S2 is left out, and three linear layers, of which the last is its decision layer
-    and no part of the tower. Activations are ReLU instead of the scaled tanh of 1998.
-
-    Raises:
-        ConfigError: rows are no images.
+    and no part of the tower. Activations are ReLU instead of the scaled tanh of 1998. Raises ConfigError if rows are no
+    images.
     """
     channels, height, width = image_sizes(config.name, input_shape)
     return nn.Sequential(

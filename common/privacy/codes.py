@@ -120,9 +120,8 @@ class DiscretePlan(PrivacyPlan):
     def of(cls, config: DiscretePrivacyConfig, run: Span) -> Self:
         """Finds the noise of the encoder's steps; no budget shortens the run.
 
-        Raises:
-            ConfigError: delta is too large for the rows, there are more codes than training rows, or no noise is
-                enough.
+        Raises ConfigError if delta is too large for the rows, there are more codes than training rows, or no noise is
+        enough.
         """
         codes, train = config.count(run.classes, run.parties), run.train
         refuse_large_delta(config.delta, run.rows, benchmark=run.benchmark)

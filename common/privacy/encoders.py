@@ -64,8 +64,7 @@ class LinearEncoder:
         Returns:
             Weights, float64 (features, classes).
 
-        Raises:
-            InputError: features and targets are not of as many rows, or a target is no probability.
+        Raises InputError if features and targets are not of as many rows, or a target is no probability.
         """
         if features.ndim != 2 or targets.ndim != 2 or len(features) != len(targets) or not len(features):
             said = f"features {tuple(features.shape)} and targets {tuple(targets.shape)}"

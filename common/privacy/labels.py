@@ -167,8 +167,7 @@ class NoisyLabels:
             config: the mechanism and its amount of noise.
             seed: the federation's; used only if configured as `seeded`.
 
-        Raises:
-            InputError: the mechanism does not suit the number of classes.
+        Raises InputError if the mechanism does not suit the number of classes.
         """
         noise, bits = label_noise(config, classes), config.bits(seed)
         values, first = torch.zeros(len(labels), classes, dtype=torch.float64), noise.first(len(labels))

@@ -83,8 +83,7 @@ class PendingLabels:
         Returns:
             Positions of the newly released labels among the training rows, int64 (new,).
 
-        Raises:
-            EnvironmentFault: the disk refuses the releases; none is used then.
+        Raises EnvironmentFault if the disk refuses the releases; none is used then.
         """
         at, where = np.unique(self._places[batch.cpu()].numpy(), return_index=True)
         waits = (at >= 0) & ~self.released.numpy()[at]
@@ -135,8 +134,7 @@ class GroupedSubsets(SubsetSelection):
         Returns:
             Membership as 1 and 0, float64 (rows, classes): of every row some classes and not all.
 
-        Raises:
-            InputError: the prior is no distribution over the classes.
+        Raises InputError if the prior is no distribution over the classes.
         """
         likely = _normalised(prior, (len(labels), self.classes))
         order = np.argsort(-likely, axis=1, kind="stable")

@@ -41,10 +41,8 @@ def release_clear(
 ) -> Released:
     """Releases values as they are: no clipping, no noise, no guarantee.
 
-    Stages with noise map every number to a finite one, so that only protected values leave.
-
-    Raises:
-        TrainingDiverged: a number is not finite.
+    Stages with noise map every number to a finite one, so that only protected values leave. Raises TrainingDiverged if
+    a number is not finite.
     """
     if not all_finite(private):
         raise TrainingDiverged("this side", "has numbers to release that are not finite")

@@ -247,8 +247,7 @@ class NoisySteps:
     def mean(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         """The mean of the rows' gradients, clipped together and with noise: (rows, *shape) -> (*shape) each.
 
-        Raises:
-            InputError: no step of these rows has been paid for.
+        Raises InputError if no step of these rows has been paid for.
         """
         divisor = self._taken(len(gradients[0]))
         return [total / divisor for total in self._noise.sums(gradients)]

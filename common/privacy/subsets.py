@@ -40,8 +40,7 @@ class SubsetSelection:
         size: d, from 1 to k - 1.
         asked: epsilon as configured; values above 27.7 = 40 log 2 count as 27.7.
 
-    Raises:
-        InputError: a number is outside its range.
+    Raises InputError if a number is outside its range.
     """
 
     classes: int

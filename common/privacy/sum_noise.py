@@ -86,8 +86,7 @@ def noisy_ring(plan: PrivacyPlan, bound: float, parties: int, bits: int) -> Ring
         bound: minimum magnitude of values that the ring holds, for evaluations in the clear.
         bits: bits of a word.
 
-    Raises:
-        InputError: the bits are too few: the noise would have too few steps, or wrap around.
+    Raises InputError if the bits are too few: the noise would have too few steps, or wrap around.
     """
     part = plan.deviation / plan.gain
     finest = 2.0 ** math.floor(math.log2(_FINEST / part))
@@ -151,8 +150,7 @@ def discrete_gaussian(count: int, sigma: int, bits: Bits) -> _Whole:
     Returns:
         int64 (count,).
 
-    Raises:
-        InputError: sigma is out of range.
+    Raises InputError if sigma is out of range.
     """
     if not 1 <= sigma <= LARGEST:
         raise InputError(f"a discrete Gaussian of sigma = {sigma}", hint=f"take 1 to {LARGEST}")

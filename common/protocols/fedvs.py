@@ -91,8 +91,7 @@ class Config(ProtocolConfig):
     def code(self, parties: int) -> CodeParameters:
         """The agreed code for a number of parties.
 
-        Raises:
-            ConfigError: there are too few parties, p is no prime, or too small.
+        Raises ConfigError if there are too few parties, p is no prime, or too small.
         """
         segments = self._segments(parties)
         try:

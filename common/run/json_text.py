@@ -94,8 +94,7 @@ def sealed(content: Mapping[str, Any]) -> bytes:
 def unsealed(raw: bytes) -> dict[str, Any]:
     """The record in a file's content. Versions before 0.3 wrote no checksum: their records are accepted unchecked.
 
-    Raises:
-        ValueError: it is torn, was altered, or is no record.
+    Raises ValueError if it is torn, was altered, or is no record.
     """
     found = parse_json(raw)
     if not isinstance(found, dict):

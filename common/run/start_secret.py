@@ -36,8 +36,7 @@ class StartSecret:
     Attributes:
         value: 32 bytes; None where the start is public.
 
-    Raises:
-        CheckpointError: the run has begun with a secret, and its file is missing, damaged, or of another run.
+    Raises CheckpointError if the run has begun with a secret, and its file is missing, damaged, or of another run.
     """
 
     def __init__(

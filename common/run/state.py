@@ -56,8 +56,7 @@ class State:
     def keep(self, name: str, make: Callable[[], _T]) -> _T:
         """The object under a name: made at the first call, and restored if the snapshot holds it.
 
-        Raises:
-            CheckpointError: the saved value under this name does not fit the object that `make` returned.
+        Raises CheckpointError if the saved value under this name does not fit the object that `make` returned.
         """
         if name not in self._kept:
             made = make()

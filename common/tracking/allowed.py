@@ -98,7 +98,6 @@ def round_metrics(event: Event) -> dict[str, float]:
 
 
 def numbers(values: Mapping[str, Any], names: Collection[str]) -> dict[str, float]:
-    """The values under these names that are numbers."""
     found = {name: number(value) for name, value in values.items() if name in names}
     return {name: value for name, value in found.items() if value is not None}
 

@@ -205,8 +205,7 @@ def read_tensor(field: str, body: memoryview, form: Form) -> Tensor | Packed:
     Args:
         field: KIND.FIELD, for errors.
 
-    Raises:
-        WireError: the bytes are not a tensor, or not exactly of this form.
+    Raises WireError if the bytes are not a tensor, or not exactly of this form.
     """
     came = _read(field, body)
     wanted = (came.dtype, 0, _ENTRIES) if form == AS_IS else _declared(form, came.shape)

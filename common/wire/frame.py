@@ -101,9 +101,7 @@ def unpack(frame: bytes, session: int, codec: Codec, expects: Expects = lambda _
 
     Within a session, only the Failure of a party that has not read its Begin yet has the number 0. Parcels after a
     Begin belong to its session, also in the same frame. Parcels are decoded lazily, and unexpected messages not at all.
-
-    Raises:
-        WireError: the bytes are not a frame, or hold a parcel that does not belong in a session.
+    Raises WireError if the bytes are not a frame, or hold a parcel that does not belong in a session.
     """
     current = 0
     for number, wire_type, value in read_fields(memoryview(frame), 2 * MOST_PARCELS):

@@ -220,7 +220,6 @@ class ClassBalance:
         return "auc" if len(self.counts) == 2 else "balanced_accuracy"
 
     def summary(self) -> dict[str, Any]:
-        """`classes` of summary.json."""
         return {
             "commonest": self.commonest, "share": round(self.share, 6), "unequal": self.unequal,
             "measure": self.measure,

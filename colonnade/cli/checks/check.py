@@ -51,10 +51,8 @@ from colonnade.simulation.contexts import refuse_other_rows
 def check_identities(config: Config, base: Path) -> None:
     """Checks the identities that would otherwise be refused when a member starts or joins.
 
-    Members without an `identity` are skipped: `up` makes throw-away keys.
-
-    Raises:
-        ConfigError, IdentityError: a key or certificate cannot be used or is not the pinned one; names the member.
+    Members without an `identity` are skipped: `up` makes throw-away keys. Raises ConfigError or IdentityError if a key
+    or certificate cannot be used or is not the pinned one; names the member.
     """
     federation, server = config.federation, config.server
     named = [*config.parties.values(), *([] if server is None else [server])]
@@ -82,7 +80,6 @@ def _check_pin(identity: Identity | None, pin: str) -> None:
 
 
 def in_parts(rows: Partition) -> str:
-    """Number of rows in each part."""
     return f"{len(rows.train)} train, {len(rows.validation)} validate, {len(rows.test)} test"
 
 

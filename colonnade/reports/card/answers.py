@@ -76,8 +76,7 @@ def template() -> str:
 def answers_of(path: Path) -> Answers:
     """Reads the file; without one there are no answers.
 
-    Raises:
-        InputError: a key is unknown or a value no text, with the line.
+    Raises InputError if a key is unknown or a value no text, with the line.
     """
     if not path.exists():
         return {}

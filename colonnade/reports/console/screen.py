@@ -96,7 +96,6 @@ class Screen(Console):
             self.say(table.note, "dim", indent=0)
 
     def render_str(self, text: str, **how: Any) -> Text:
-        """Renders every printed string."""
         return super().render_str(escaped_lines(text), **how)
 
 

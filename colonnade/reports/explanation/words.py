@@ -271,7 +271,6 @@ def _by_split(names: Sequence[str], forest: Forest) -> dict[str, list[dict[str, 
 
 
 def without(found: Findings) -> str:
-    """Key of `WITHOUT`."""
     return "mean" if found.noise_lost is not None else "shuffled"
 
 

@@ -29,7 +29,6 @@ class Html(str):
 
 
 def text(value: object) -> Html:
-    """Escapes a value for a page."""
     return value if isinstance(value, Html) else Html(written(str(value)))
 
 

@@ -81,7 +81,6 @@ class Comparison:
 
     @property
     def page(self) -> Path:
-        """Path of comparison.html."""
         return self.folder / "comparison.html"
 
     def __repr__(self) -> str:

@@ -51,7 +51,6 @@ class _SeatedSplit(Section):
     count: PositiveInt | None = Field(default=None, description="number of parts; left out, the parties of the roster")
 
     def counted(self, given: PartyIndex) -> PartyIndex:
-        """The party index that applies to this split."""
         index = given.index if self.index is None else self.index
         return PartyIndex(index, self.count or given.count)
 

@@ -71,8 +71,7 @@ def short(text: str) -> str:
 def name_of(certificate: Certificate | bytes) -> str:
     """The name that a certificate certifies; bytes are PEM.
 
-    Raises:
-        IdentityError: it holds no name, more than one, two that differ, or one that is not allowed.
+    Raises IdentityError if it holds no name, more than one, two that differ, or one that is not allowed.
     """
     parsed = _parsed(certificate)
     try:  # fields are parsed on access

@@ -70,10 +70,8 @@ class Encoder:
         """Fits the words, the replacements of missing values, the shifts and the spreads on rows `train_rows`, int64
         (m,), alone.
 
-        `ordered` has the values of these rows first, where that is faster than selecting them.
-
-        Raises:
-            DataError: a column has too many categories, or lacks values that may not be missing.
+        `ordered` has the values of these rows first, where that is faster than selecting them. Raises DataError if a
+        column has too many categories, or lacks values that may not be missing.
         """
         if not features.fields:
             return cls(config, _finite(Scaler.fit(config.scale, features.values, train_rows), features.names))
@@ -110,9 +108,8 @@ class Encoder:
     def apply(self, features: Features) -> Tensor:
         """The encoded values: float32 (n, ...) of plain ones, (n, width) of typed columns.
 
-        Raises:
-            DataError: the columns differ from the fitted ones, or a value is missing or a word unseen where `config`
-                refuses.
+        Raises DataError if the columns differ from the fitted ones, or a value is missing or a word unseen where
+        `config` refuses.
         """
         if not self.codes:
             self._check(features)

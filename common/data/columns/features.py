@@ -60,8 +60,7 @@ class Source(Protocol):
     """
 
     @property
-    def shape(self) -> Shape:
-        """Shape of one row."""
+    def shape(self) -> Shape: ...
 
     @property
     def names(self) -> tuple[str, ...]:

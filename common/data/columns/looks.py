@@ -83,10 +83,8 @@ class Look:
 def guess(name: str, column: pa.Array, notation: Notation) -> tuple[Kind, list[Doubt]]:
     """Infers the type of a text column: a category unless at least half of its non-empty cells are numbers.
 
-    A stray word among numbers is then reported, instead of turning ten thousand numbers into a category.
-
-    Raises:
-        Misfit: it would be a category, and at least half of it looks like numbers or dates in an undeclared notation.
+    A stray word among numbers is then reported, instead of turning ten thousand numbers into a category. Raises Misfit
+    if it would be a category, and at least half of it looks like numbers or dates in an undeclared notation.
     """
     text = cells.written(column)
     fits, unwritten = notation.fits(text), text.null_count

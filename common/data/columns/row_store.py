@@ -144,8 +144,7 @@ class RowStore:
         Args:
             order: numbers of the rows in the agreed order, int32 (rows,); None if it is the file's.
 
-        Raises:
-            EnvironmentFault: the disk refuses it.
+        Raises EnvironmentFault if the disk refuses it.
         """
         try:
             with TemporaryFile(dir=self._folder) if self._path is None else durable_file(self._path, 0o600) as file:

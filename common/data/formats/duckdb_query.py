@@ -23,8 +23,7 @@ class DuckDbQuery:
         path: a database, opened read-only; None for none.
         base: the folder that files in the query are relative to.
 
-    Raises:
-        DataError: the query or the database cannot be used.
+    Raises DataError if the query or the database cannot be used.
     """
 
     def __init__(self, query: str, path: Path | None, base: Path) -> None:

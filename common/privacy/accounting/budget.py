@@ -112,8 +112,7 @@ def enter(path: Path, entry: dict[str, Any], held_back: str) -> None:
     Args:
         held_back: what must wait for the line, for the error.
 
-    Raises:
-        EnvironmentFault: the disk refuses it.
+    Raises EnvironmentFault if the disk refuses it.
     """
     try:
         with closing(Chain(path)) as chain:
@@ -166,8 +165,7 @@ class StepBudget(Reserved):
         path, counts: as `Reserved`.
         steps: the run's, with their rate and noise.
 
-    Raises:
-        CheckpointError: the ledger was altered, or has steps with another rate or noise.
+    Raises CheckpointError if the ledger was altered, or has steps with another rate or noise.
     """
 
     held_back = "no step is taken"

@@ -53,8 +53,7 @@ class Chain:
             entry: its content, not empty.
             durably: True to sync to the disk before returning.
 
-        Raises:
-            OSError: the write failed.
+        Raises OSError if the write failed.
         """
         # Unbuffered: no part of a failed write may be flushed with the next line.
         file = self._file = self._file or io.FileIO(_opened(self._path), "a")

@@ -73,8 +73,7 @@ class PrivacyPlan:
     def of(cls, config: Any, run: Span) -> Self:
         """Finds sigma if only a budget is given, and the rounds within a budget.
 
-        Raises:
-            ConfigError: delta is too large for the number of rows, or the budget does not allow one round.
+        Raises ConfigError if delta is too large for the number of rows, or the budget does not allow one round.
         """
         refuse_large_delta(config.delta, run.rows, benchmark=run.benchmark)
         wanted = min(run.rounds, config.rounds or run.rounds)

@@ -55,8 +55,7 @@ class SampledGaussian:
         noise_multiplier: sigma, standard deviation of the noise in units of C.
         steps: total number; M times a party's for a person with a row at each of M parties.
 
-    Raises:
-        InputError: a number is outside its range.
+    Raises InputError if a number is outside its range.
     """
 
     rate: float
@@ -102,8 +101,7 @@ class SampledGaussian:
     def joint_epsilon(self, releases: float, noise_multiplier: float, delta: float) -> float:
         """The smallest epsilon of at least 0 at a delta, as `joint_delta`, never below and at most 1e-6 above it.
 
-        Raises:
-            InputError: delta is outside its range.
+        Raises InputError if delta is outside its range.
         """
         _refuse_delta(delta)
         low, high = 0.0, 1.0
@@ -133,8 +131,7 @@ def _refuse_delta(delta: float) -> None:
 def find_noise(epsilon: float, delta: float, rate: float, steps: int) -> float:
     """The smallest noise multiplier for an epsilon of all steps, to three digits and never below.
 
-    Raises:
-        InputError: a number is outside its range, or no noise multiplier within its range is enough.
+    Raises InputError if a number is outside its range, or no noise multiplier within its range is enough.
     """
     if not 0 < epsilon < math.inf:
         raise InputError(f"epsilon is {epsilon:g}", hint="give a number above 0")
@@ -192,7 +189,6 @@ class _Losses:
 
 @lru_cache(maxsize=4)  # arrays of megabytes; a search asks for the same one many times
 def _steps_on(steps: SampledGaussian) -> _Losses:
-    """The loss of all steps."""
     return _composed(_one_step(steps.rate, steps.noise_multiplier), steps.steps)
 
 

@@ -49,8 +49,7 @@ class ZerothOrderClaim:
         delta: δ of a step.
         delta_prime: δ', added by advanced composition.
 
-    Raises:
-        InputError: a number is out of range.
+    Raises InputError if a number is out of range.
     """
 
     zeta: float

@@ -231,7 +231,6 @@ def embedded_rows(plan: RowPlan, releases: int, normals: Normals = secure_normal
 
 
 def _one_by_one(score: Callable[[bool], float]) -> Callable[[Tensor], Tensor]:
-    """Scores of coins, each by `score`."""
     return lambda coins: torch.tensor([score(coin) for coin in coins.tolist()], dtype=torch.float64)
 
 

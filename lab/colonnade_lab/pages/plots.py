@@ -50,7 +50,6 @@ def colour(number: int) -> str:
 
 
 def coloured(series: Mapping[str, Sequence[tuple[float, float]]]) -> list[DrawnLine]:
-    """One line per series, each with its own colour."""
     return [DrawnLine(name, points, colour(number)) for number, (name, points) in enumerate(series.items())]
 
 
