@@ -118,7 +118,7 @@ class BlindingConfig(Section):
     )
     recovery: Recovery = Field(
         default="none",
-        description="sum of a training round without a party that vanishes in the middle of it: none (the round is "
+        description="sum of a training round in which a party drops out: none (the round is "
         "left out); alone, by shares of keys that floor(n/2) + 1 parties open, against a server that lies alone; "
         "colluding, that floor(2n/3) + 1 open, against one that lies together with fewer than n/3 parties",
     )

@@ -81,7 +81,7 @@ class DecideConfig(Section):
 
     by: Criterion | None = Field(
         default=None,
-        description="what the threshold makes best on the validation rows: f1 (of the positive class), youden (true "
+        description="what the threshold optimises on the validation rows: f1 (of the positive class), youden (true "
         "positive rate less false positive rate), or cost; either this or `at`",
     )
     at: float | None = Field(default=None, gt=0, lt=1, description="the threshold itself; either this or `by`")

@@ -30,7 +30,7 @@ class RowsConfig(Section):
         default=None, description="at most this many training rows; left out, all that remain after the other two"
     )
     validation: Count | Fraction = Field(
-        default=0.1, description="validation rows: a count, or a fraction of the rows that are no test rows"
+        default=0.1, description="validation rows: a count, or a fraction of the rows outside the test part"
     )
     test: Count | Fraction | Literal["official"] | None = Field(
         default=None,
@@ -79,7 +79,7 @@ class EvaluateConfig(Section):
 class CaptureConfig(Section):
     """Recording of a party's traffic on its own disk, for research."""
 
-    every: int = Field(default=1, ge=1, description="epochs from one that is kept to the next; the last is always kept")
+    every: int = Field(default=1, ge=1, description="epochs between two kept ones; the last is always kept")
     evaluations: Literal["last", "all", "none"] = Field(
         default="last", description="evaluations kept: the newest alone, all of them, or none"
     )

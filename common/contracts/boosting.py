@@ -35,7 +35,7 @@ class BoostedConfig(ProtocolConfig):
     )
     rate: float = Field(default=0.1, gt=0, le=1, description="factor of the steps")
     l2: float = Field(default=1.0, ge=0, description="added to the sum of Hessians of every step")
-    bins: int = Field(default=64, ge=2, le=255, description="bins of a column, besides that of missing values, at most")
+    bins: int = Field(default=64, ge=2, le=255, description="most bins of a column, besides that of missing values")
     least: int = Field(default=20, ge=1, description="training rows of a bin, at least")
 
     def bits_of(self, size: SumSize) -> int:

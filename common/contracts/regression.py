@@ -39,7 +39,7 @@ class RegressionConfig(ProtocolConfig):
     tolerance: float = Field(
         default=1e-13,
         gt=0,
-        description="the loss of a row that the next step would gain, below which there are no more steps",
+        description="least reduction of the mean loss by the next step; below it the run ends",
     )
 
 

@@ -57,11 +57,9 @@ class Config(BoostedConfig):
         default="blinded", description="clear: the server sees each party's scores, and not their sum alone"
     )
     min_hessian: float = Field(default=2.0, gt=0, description="least sum of Hessians of a run of bins")
-    leaves: int = Field(
-        default=3, ge=2, le=16, description="runs of neighbouring bins with one step, a column, at most"
-    )
+    leaves: int = Field(default=3, ge=2, le=16, description="most runs of neighbouring bins with one step, per column")
     pairs: int = Field(
-        default=0, ge=0, le=64, description="pairs of a party's own columns that take a step in a round, at most"
+        default=0, ge=0, le=64, description="most pairs of a party's own columns that take a step in a round"
     )
 
 

@@ -47,7 +47,7 @@ class Config(ProtocolConfig):
     name: Literal["codes"] = Field(default="codes", description="the protocol")
     steps: int = Field(default=100, ge=2, le=10_000, description="steps of the training of a party's encoder")
     drawn: int = Field(
-        default=4096, ge=1, description="rows that are expected in a step, each drawn in secret by itself; at most all"
+        default=4096, ge=1, description="expected rows in a step, each drawn independently and in secret; at most all"
     )
     lr: float = Field(default=60.0, gt=0, description="learning rate of the encoders, on inputs of a norm of at most 1")
     iterations: int = Field(default=30, ge=1, description="of EM at the server, in every round")

@@ -47,7 +47,7 @@ class Config(ProtocolConfig):
 
     name: Literal["czofo"] = Field(default="czofo", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")
-    directions: int = Field(default=10, ge=1, description="q, directions that a loss is differenced along")
+    directions: int = Field(default=10, ge=1, description="q, number of directions of the loss differences")
     mu: float = Field(default=1e-3, gt=0, le=1e3, description="the step along a direction")
     delta: Literal["batch", "row"] = Field(
         default="batch", description="differences of the batch's mean loss, as in the paper, or of every row's own"
@@ -65,7 +65,7 @@ class Config(ProtocolConfig):
         default=True, description="asynchronous: every party acts when it is ready, instead of all in every round"
     )
     ahead: int | None = Field(
-        default=None, ge=0, description="turns that a party may be ahead of the slowest; left out, any number"
+        default=None, ge=0, description="most turns that a party may be ahead of the slowest; left out, any number"
     )
     theorem: bool = Field(default=True, description="measures the quantities of Theorem 4.1, for the summary")
 

@@ -47,8 +47,7 @@ class Config(ProtocolConfig):
     rho: float = Field(
         default=0.05,
         gt=0,
-        description="penalty of the constraint, the smaller the longer the steps; left out, .05 for classes and .5 for "
-        "numbers",
+        description="penalty of the constraint (smaller: longer steps); left out, .05 for classes and .5 for numbers",
     )
     beta: float = Field(default=0.001, gt=0, description="weight of the regulariser beta/2 |W|^2, beside the mean loss")
     damping: Literal["batches", "none"] = Field(

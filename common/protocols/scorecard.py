@@ -50,7 +50,7 @@ class Config(RegressionConfig):
         default="scorecard", description="the protocol; round 1 makes the bins, another is a step of L-BFGS"
     )
     bins: int = Field(
-        default=64, ge=2, le=255, description="fine bins of a column, besides that of missing values, at most"
+        default=64, ge=2, le=255, description="most fine bins of a column, besides that of missing values"
     )
     least: int = Field(default=20, ge=1, description="training rows of a fine bin, at least")
     min_iv: float = Field(default=0.02, ge=0, description="information value of a column, below which it is left out")

@@ -54,9 +54,9 @@ class Config(BoostedConfig):
         description="all nodes of a level at once, or always the node that gains most: one or two exchanges a split",
     )
     depth: int = Field(
-        default=6, ge=1, le=8, description="splits from the root of a tree to a leaf, at most, if it grows by levels"
+        default=6, ge=1, le=8, description="most splits from the root of a tree to a leaf, if it grows by levels"
     )
-    leaves: int = Field(default=31, ge=2, le=256, description="leaves of a tree, at most, if it grows best first")
+    leaves: int = Field(default=31, ge=2, le=256, description="most leaves of a tree, if it grows best first")
     rate: float = Field(default=0.2, gt=0, le=1, description="factor of the leaves")
     gamma: float = Field(default=0.0, ge=0, description="least gain of a split")
     min_hessian: float = Field(default=1.0, gt=0, description="least sum of Hessians on either side of a split")

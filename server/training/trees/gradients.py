@@ -112,7 +112,7 @@ class TreeObjective:
         at most `bits` bits.
 
         Where most numbers are below a few steps, beside some far larger ones, sums would lose precision: fractions are
-        then rounded up in proportion to their size.
+        then rounded up with a frequency equal to their size.
         """
         steps = steps_of(np.full((1, numbers.shape[1]), largest) if largest else numbers, bits)
         exact = numbers / steps
