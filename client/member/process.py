@@ -24,6 +24,7 @@ from colonnade.common.alignment.messages import all_kinds, all_limits
 from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
+from colonnade.common.contracts.owner import owner_of
 from colonnade.common.contracts.registry import agreed_parts
 from colonnade.common.conversation.parcels import Hello
 from colonnade.common.crypto.pki.identity import Identity
@@ -87,7 +88,8 @@ class PartyMember:
         )  # fmt: skip
         identity = own_identity(self.name, self.federation, self.config, self.base) if self.secure else None
         folder = PartyFolder(self.out)
-        Checkpoints(folder.checkpoints).refuse_others(self.name, self.federation.lasting_hashes())
+        owner = owner_of(self.federation, self.name, self.config, self.base, trains=not self.answers)
+        Checkpoints(folder.checkpoints).refuse_others(owner)
         tracking = None
         if not self.answers:
             tracking = party_tracking(self.name, self.federation, self.config, self.base, self.out)

@@ -42,6 +42,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
 from colonnade.common.config.run_options import MOST_BACK_OFFS
 from colonnade.common.contracts import prediction
+from colonnade.common.contracts.owner import owner_of
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.chaos import Chaos, Incidents
 from colonnade.common.conversation.conversation import SERVER, Carrier
@@ -438,7 +439,7 @@ class PartySessions:
             await asyncio.wait({self._saving})
 
     def _owner(self, run: str) -> Owner:
-        return Owner(self.name, run, self.federation.lasting_hashes())
+        return owner_of(self.federation, self.name, self.config, self.base, run, trains=not self.task.predicts)
 
 
 class RealIncidents:

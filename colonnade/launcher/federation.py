@@ -390,7 +390,7 @@ def relaunch(
     )
     config = load_begun(run.config, tuple(sets))
     check_members(config, str(run.config))
-    refuse_others(config, resume)
+    refuse_others(config, base, resume)
     with _prepared(processes, config, base, options or LaunchOptions(), resume=resume) as prepared:
         return prepared.go(processes)
 

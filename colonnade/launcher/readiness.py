@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.owner import owner_of
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.data.table_cache import TableCache
@@ -81,9 +82,10 @@ def check_trackers(config: Config) -> None:
         refuse_missing(f"parties.{name}.trackers", party.trackers)
 
 
-def refuse_others(config: Config, folder: Path) -> None:
+def refuse_others(config: Config, base: Path, folder: Path) -> None:
     """Raises CheckpointError, before anything is written, if members cannot resume under this configuration."""
-    hashes = config.federation.lasting_hashes()
     for name in (SERVER, *config.federation.names):
         with whose(name):
-            Checkpoints(RunFolder(folder).member(name).checkpoints).refuse_others(name, hashes)
+            own = config.server if name == SERVER else config.parties[name]
+            owner = owner_of(config.federation, name, own, base, trains=True)
+            Checkpoints(RunFolder(folder).member(name).checkpoints).refuse_others(owner)

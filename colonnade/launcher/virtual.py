@@ -47,7 +47,7 @@ def resume_virtually(
     base = run.begun_base("give the folder that `simulate` or `up` printed")
     config = load_begun(run.config, tuple(sets))
     check_members(config, str(run.config))
-    refuse_others(config, resume)
+    refuse_others(config, base, resume)
     with locked_folder(None, "", resume) as folder:
         return folder, _simulate(config, base, folder, listeners)
 

@@ -30,6 +30,7 @@ from colonnade.common.alignment.messages import all_kinds, all_limits
 from colonnade.common.alignment.store import kept_rows
 from colonnade.common.config.chaos import Pause
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.owner import owner_of
 from colonnade.common.contracts.registry import CONTRACTS, agreed_parts
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation import inprocess
@@ -50,7 +51,7 @@ from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.dump import config_files, config_tree
 from colonnade.common.parsing.error_messages import whose
 from colonnade.common.run.activity import activity
-from colonnade.common.run.checkpoints import Checkpoints, MemoryCheckpoints, Owner
+from colonnade.common.run.checkpoints import Checkpoints, MemoryCheckpoints
 from colonnade.common.run.files import rehearsal, write_durably
 from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.run_cache import RunCache
@@ -297,7 +298,7 @@ class Simulation:
         if table.digest:
             hold_labels(run_cache, table.digest)
         number = _NUMBER if files is None else files.number
-        owner = Owner(SERVER, number, federation.lasting_hashes())
+        owner = owner_of(federation, SERVER, config, self.base, number, trains=True)
         admission = Admission(federation, table.shape, number, RevocationList(None), secure=False)
         side = self.instead.get(SERVER, SERVE[federation.protocol.name])
         phases, table.ctx.thorough = table.ctx.phases, self.thorough

@@ -156,6 +156,12 @@ def _trained(
     """The table, and the columns of training. Raises DataError if one of them is missing."""
     table, names = open_table(config, base), tuple(dict.fromkeys(config.column_of(column.name) for column in trained))
     require(table, sections.columns_of(config.key))
+    taken = {*(config.columns or names)} - {*config.drop}
+    if other := next((name for name in names if name not in taken), None):
+        raise ConfigError(
+            f"{table}: `columns` or `drop` leaves {other!r} out, a column of training",
+            hint="name the columns that the run began with, or begin a new run",
+        )
     known = set(table.header)
     if lacking := [name for name in names if name not in known]:
         others = [name for name in table.header if name not in names]

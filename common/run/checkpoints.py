@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from colonnade.common.run.json_text import parse_json, unsealed, whole
 from colonnade.common.run.state import Snapshot
 
 _FORMAT = 1
+_AS_BEFORE = "restore the configuration that the run began with, and the files it names, or begin a new run"
 _FREE = ("protocol.tau", "protocol.local_steps")  # keys that a run without differential privacy may change
 
 
@@ -35,11 +36,14 @@ class Owner:
     Args:
         run: the run's own number, drawn by the server at its beginning.
         config: dotted key of the federation section -> hash of its value, for the values that a run cannot change.
+        own: the same of the member's own section (common/config/own_settings.py). Of two sides, the keys that both
+            have are compared.
     """
 
     member: str
     run: str
     config: Mapping[str, str] = field(default_factory=dict)
+    own: Mapping[str, str] = field(default_factory=dict)
 
 
 class Checkpoints:
@@ -80,6 +84,7 @@ class Checkpoints:
             "run": owner.run,
             "round": round,
             "config": dict(owner.config),
+            "own": dict(owner.own),
             "tensors": hashlib.sha256(tensors).hexdigest(),
             "values": dict(snapshot.values),
         }
@@ -134,13 +139,13 @@ class Checkpoints:
         """The rounds with a checkpoint, complete or not, newest first."""
         return sorted(map(_round_of, self._records()), reverse=True)
 
-    def refuse_others(self, member: str, config: Mapping[str, str], run: str = "") -> None:
+    def refuse_others(self, owner: Owner) -> None:
         """Refuses to continue from checkpoints of another owner, before anything is written.
 
-        `run` is the run's number; "" if only the checkpoints name it.
+        `owner.run` is "" if only the checkpoints name it.
         """
-        if run := run or self.run():
-            self.usable(Owner(member, run, config))
+        if run := owner.run or self.run():
+            self.usable(replace(owner, run=run))
 
     def of_model(self, owner: Owner, record: Path) -> list[int]:
         """The rounds whose checkpoints may serve as the run's model, newest first; none if there is no checkpoint.
@@ -210,7 +215,12 @@ class Checkpoints:
         if differing:
             raise CheckpointError(
                 f"{where} was saved under another configuration: it differs in federation.{differing[0]}",
-                hint="resume with the configuration that the run began with, or begin a new run",
+                hint=_AS_BEFORE,
+            )
+        own = record.get("own", {})  # no checkpoint of 0.2 has it
+        if changed := sorted(key for key in {*own} & {*owner.own} if own[key] != owner.own[key]):
+            raise CheckpointError(
+                f"{where} was saved under another configuration: it differs in {changed[0]}", hint=_AS_BEFORE
             )
 
     def _records(self) -> list[Path]:
@@ -277,8 +287,9 @@ def _is_record(record: Mapping[str, Any]) -> bool:
     if type(record["format"]) is not int or record["format"] != _FORMAT:
         return type(record["format"]) is int and isinstance(record.get("config", {}), dict)
     named = isinstance(record["member"], str) and isinstance(record["run"], str)
-    hashes = isinstance(record["config"], dict) and all(isinstance(value, str) for value in record["config"].values())
-    return named and hashes and isinstance(record["values"], dict)
+    hashes = [record["config"], record.get("own", {})]
+    kept = all(isinstance(one, dict) and all(isinstance(value, str) for value in one.values()) for one in hashes)
+    return named and kept and isinstance(record["values"], dict)
 
 
 def _round_of(record: Path) -> int:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import cast
 
 from colonnade.common.config.chaos import UNUSED_RATE
+from colonnade.common.contracts.owner import owner_of
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.observability import metric
@@ -64,7 +65,7 @@ class ServerRun(ServerMember):
         )
         store = Checkpoints(self._folder.checkpoints)
         begun, number = self._folder.run.exists(), run_number(self._folder, store)
-        store.refuse_others(SERVER, self.federation.lasting_hashes(), number)  # before anything is written
+        store.refuse_others(self._owner(number))  # before anything is written
         refuse_taken(self.config.listen, "server.listen")
         telemetry = Telemetry(self._folder.events, self._note_first, watch, *self.listeners, tracking, log="server")
         tracking.report = telemetry.pass_on
@@ -92,8 +93,10 @@ class ServerRun(ServerMember):
         store.prepare()
         if ctx.config.chaos.computing:
             ctx.warn(UNUSED_RATE)
-        owner = Owner(SERVER, number, self.federation.lasting_hashes())
-        return ServerSessions(ctx, store, owner, admission, self.out, start, rows)
+        return ServerSessions(ctx, store, self._owner(number), admission, self.out, start, rows)
+
+    def _owner(self, run: str) -> Owner:
+        return owner_of(self.federation, SERVER, self.config, self.base, run, trains=True)
 
     async def _work(self, sessions: ServerSessions) -> None:
         try:

@@ -23,6 +23,7 @@ from colonnade.common.alignment.store import AlignmentRecord
 from colonnade.common.config.alignment import refuse_nothing
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts import prediction
+from colonnade.common.contracts.owner import owner_of
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.kept_encoder import EncoderFile
@@ -195,7 +196,7 @@ class PredictionRun(ServerMember):
     def _owner(self) -> Owner:
         if (run := self._folder.number()) is None:
             raise CheckpointError(f"{self._folder.run} is missing or was altered", hint="name the folder of a run")
-        return Owner(SERVER, run, self.federation.lasting_hashes())
+        return owner_of(self.federation, SERVER, self.config, self.base, run)
 
 
 def probabilities(ctx: ServerContext, logits: Tensor) -> Tensor:

@@ -30,6 +30,7 @@ from colonnade.common.alignment.store import kept_rows
 from colonnade.common.config.members import Config
 from colonnade.common.config.models import PretrainedConfig
 from colonnade.common.contracts import prediction
+from colonnade.common.contracts.owner import owner_of
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
@@ -42,7 +43,7 @@ from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
 from colonnade.common.parsing.file import load
 from colonnade.common.protocols import scorecard
-from colonnade.common.run.checkpoints import Checkpoints, Owner
+from colonnade.common.run.checkpoints import Checkpoints
 from colonnade.common.run.device import choose_device
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
@@ -225,7 +226,7 @@ def export_server(
             hint=f"there are {', '.join([*JOINT, *FORESTS])}",
         )
     store = Checkpoints(run.checkpoints)
-    owner = Owner(SERVER, store.run(), federation.lasting_hashes())
+    owner = owner_of(federation, SERVER, server, base, store.run())
     if not (rounds := store.of_model(owner, run.model_record)):
         raise CheckpointError(f"{run.checkpoints} holds no whole checkpoint", hint="a run saves one at its end")
     plain = config.model_copy(update={"server": server.model_copy(update={"device": "cpu"})})
@@ -359,7 +360,7 @@ def open_part(place: ExportPlace, party: str) -> OpenedParty:
         hint = f"there are {', '.join([*LOCAL, *SPLITS])}"
         raise InputError(f"in {name} a party has no part of a model that stands alone", hint=hint)
     store = Checkpoints(place.home.checkpoints)
-    owner = Owner(party, store.run(), federation.lasting_hashes())
+    owner = owner_of(federation, party, own, place.base, store.run())
     if not (rounds := store.of_model(owner, place.home.model_record)):
         raise CheckpointError(f"{place.home.checkpoints} holds no whole checkpoint", hint="see --party")
     kept = EncoderFile(place.home.path, begun=True)

@@ -13,6 +13,7 @@ from colonnade.client.protocols import LOCAL, SPLITS
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.local import Local, Splits
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.owner import owner_of
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import CheckpointError, InputError
 from colonnade.common.observability.telemetry import Telemetry
@@ -82,7 +83,7 @@ def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
             f"a run of {protocol.name} cannot be explained: it does not say what its joint model is",
             hint=f"there are {', '.join([*JOINT, *FORESTS])}",
         )
-    round, states = _checkpoint(run, config)
+    round, states = _checkpoint(run, config, base)
     say(f"reading the data of {len(config.federation.names)} parties; the model is of round {round}")
     ctx = server_context(config, base, Telemetry(), run)
     begun = None if protocol.name in FORESTS else JOINT[protocol.name](ctx, protocol).heads()
@@ -135,13 +136,13 @@ def _read(run: RunFolder) -> tuple[Path, dict[str, Any]]:
     return base, summary
 
 
-def _checkpoint(run: RunFolder, config: Config) -> tuple[int, dict[str, Snapshot]]:
+def _checkpoint(run: RunFolder, config: Config, base: Path) -> tuple[int, dict[str, Snapshot]]:
     """The best round, or else the newest with a whole checkpoint of every member, and all states after it."""
     members = (SERVER, *config.federation.names)
     stores = {name: Checkpoints(run.member(name).checkpoints) for name in members}
     held: dict[str, set[int]] = {}
     for name, store in stores.items():
-        owner = _owner(run, name, config)
+        owner = _owner(run, name, config, base)
         if not (rounds := store.of_model(owner, run.model_record)):
             raise CheckpointError(
                 f"{run.member(name).checkpoints} holds no whole checkpoint of {name}",
@@ -153,10 +154,11 @@ def _checkpoint(run: RunFolder, config: Config) -> tuple[int, dict[str, Snapshot
             f"there is no round of which all members in {run.path} have a checkpoint", hint="run it again"
         )
     round = max(common)
-    return round, {name: store.load(round, _owner(run, name, config)) for name, store in stores.items()}
+    return round, {name: store.load(round, _owner(run, name, config, base)) for name, store in stores.items()}
 
 
-def _owner(run: RunFolder, member: str, config: Config) -> Owner:
+def _owner(run: RunFolder, member: str, config: Config, base: Path) -> Owner:
     if (number := run.number()) is None:
         raise CheckpointError(f"{run.run} is missing or was altered", hint="run it again")
-    return Owner(member, number, config.federation.lasting_hashes())
+    own = config.server if member == SERVER else config.parties[member]
+    return owner_of(config.federation, member, own, base, number)

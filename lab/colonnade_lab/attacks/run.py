@@ -18,6 +18,7 @@ from colonnade.client.transcript.capture import Captured, has_capture, read_capt
 from colonnade.common.alignment.store import rows_of_run
 from colonnade.common.config.alignment import refuse_aligned
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.owner import owner_of
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.kept_encoder import EncoderFile
@@ -28,7 +29,7 @@ from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import CheckpointError, ConfigError, InputError, nearest
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.earlier_defaults import load_begun
-from colonnade.common.run.checkpoints import Checkpoints, Owner
+from colonnade.common.run.checkpoints import Checkpoints
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.common.run.state import Snapshot, State
@@ -139,7 +140,9 @@ class AttackedRun:
         """Returns the newest checkpoint's round and state. Raises CheckpointError."""
         run = RunFolder(self.folder)
         folder, number = run.member(member).checkpoints, run.number() or "simulated"
-        store, owner = Checkpoints(folder), Owner(member, number, self.config.federation.lasting_hashes())
+        own = self.config.server if member == SERVER else self.config.parties[member]
+        store = Checkpoints(folder)
+        owner = owner_of(self.config.federation, member, own, self.base, number)
         if not (rounds := store.usable(owner)):
             raise CheckpointError(
                 f"{folder} holds no whole checkpoint of {member}",

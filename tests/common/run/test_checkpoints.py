@@ -15,7 +15,7 @@ from colonnade.common.errors import CheckpointError, EnvironmentFault
 from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.common.run.state import Snapshot
 
-OURS = Owner("party1", "run-a", {"seed": "1", "batch": "2"})
+OURS = Owner("party1", "run-a", {"seed": "1", "batch": "2"}, {"model.width": "4", "older": "1"})
 
 
 def snapshot(seed: int = 0) -> Snapshot:
@@ -80,6 +80,7 @@ def test_a_record_that_was_copied_to_another_round_is_refused(two: Path) -> None
         (Owner("party1", "run-b", OURS.config), "is of run 'run-a', not 'run-b'"),
         (Owner("party1", "run-a", {"seed": "9", "batch": "2"}), "it differs in federation.seed"),
         (Owner("party1", "run-a", {"seed": "1"}), "it differs in federation.batch"),
+        (Owner("party1", "run-a", OURS.config, {"model.width": "5", "newer": "0"}), "it differs in model.width"),
     ],
 )
 def test_anothers_checkpoint_is_refused_with_what_differs(two: Path, owner: Owner, said: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ def _read_checkpoints() -> Callable[[str, bytes], object]:
         found = Checkpoints(place.hold(changed))
         found.usable()
         found.run(), found.config()
-        found.refuse_others("ada", _OWNER.config)
+        found.refuse_others(replace(_OWNER, run=""))
         _state(found.load(3, _OWNER))
         place.check(changed)
         return found
