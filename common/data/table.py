@@ -117,6 +117,7 @@ class Marked:
             text = pc.utf8_trim_whitespace(pc.cast(column, pa.string()))
             found = pc.is_in(text, self._marks)
             if len(self._numbers):
+                text = cells.spaced(text)
                 numbers = pc.if_else(self._notation.fits(text), text, pa.scalar(None, pa.string()))
                 values = pc.cast(self._notation.plain(numbers), pa.float64())
                 found = pc.or_(found, pc.is_in(values, self._numbers))
@@ -507,17 +508,26 @@ class _Reading:
         yield from self._suspects()
         for place, of in enumerate(fields):
             if of.words is not None:
+                self._refuse_marked(place, of.words)
                 yield from looks.alike(of.name, of.words, self._values[:, place], self._table.place)
-            if of.words and of.name not in self._source.types and (marks := looks.marks_of_missing(of.words)):
+            if of.words and (marks := looks.marks_of_missing(of.words)):
                 yield self._marked(place, [of.words[mark] for mark in marks], marks)
+
+    def _refuse_marked(self, place: int, words: Sequence[str]) -> None:
+        """Refuses nan, None and the like beside codes that are numbers: no file of a typed format has them as words."""
+        if mark := looks.mark_beside_codes(words):
+            row = int((self._values[:, place] == words.index(mark)).argmax())
+            with located(self._table, self.names[place], row):
+                what = f"{mark!r} would be a word of a category, and programs write it for a missing number"
+                raise cells.Misfit(0, what, f"say {self._missing([mark])}")
 
     def _marked(self, place: int, words: Sequence[str], codes: Sequence[int]) -> Doubt:
         """A warning about a category with words, of these codes, that denote missing values."""
         name, found = self.names[place], np.isin(self._values[:, place], codes)
         first = self._table.place(int(found.argmax()))
         what = f"is taken as a category, and {found.sum()} of its cells (first in {first}) are"
-        ways = f"if they stand for a missing value, say {self._missing(words)}; if they are words"
-        return Doubt(name, f"{what} {', '.join(map(repr, words))}", f"{ways}, {looks.entry(name, 'category')}")
+        ways = f"if they stand for a missing value, say {self._missing(words)}; else they remain words"
+        return Doubt(name, f"{what} {', '.join(map(repr, words))}", ways)
 
     def _missing(self, marks: Iterable[str]) -> str:
         """The setting that makes cells missing, and the replacement where missing cells are refused."""

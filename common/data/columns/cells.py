@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from colonnade.common.config.data.columns import CLOCK, DATE_PARTS, Decimal, Thousands, Type
 
-_MARKS = {",": ",", ".": r"\.", "'": "['’]", " ": "[ \u00a0\u202f]"}  # typographic variants of the separators
+_MARKS = {",": ",", ".": r"\.", "'": "['’]", " ": " "}  # typographic variants of the separators
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def notations(text: pa.Array) -> tuple[Notation, ...]:
 
 def without_unit(text: pa.Array, unit: str) -> pa.Array:
     """Cells with the unit before or after the number removed; null where it is absent."""
-    mark = re.escape(unit)
+    mark = re.escape(spaced(pa.array([unit]))[0].as_py())
     has = pc.match_substring_regex(text, rf"^[+-]?\s*{mark}|{mark}$")
     bare = pc.replace_substring_regex(text, rf"^([+-]?)\s*{mark}\s*|\s*{mark}$", r"\1")
     return pc.if_else(has, bare, pa.scalar(None, pa.string()))
@@ -91,9 +91,22 @@ MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Text that counts as a missing number. A missing word is an empty one only."""
 
 MARKS = (
-    "none", "nil", "nan", "-nan", "nat", "na", "n/a", "n.a.", "#n/a", "#na", "<na>", "null", "(null)", "<null>",
-    "#null!", "\\n", "#value!", "#ref!", "#div/0!", "#num!", "#name?", "-", "--", "---", ".", "..", "...", "*", "?",
-    "k.a.", "n.d.", "nd", "unknown", "missing", "undefined", "unbekannt", "not available", "keine angabe",
+    "none", "nil", "nan", "-nan", "nat", "na", "n/a", "n.a.", "#n/a", "#na", "<na>", "null", "(null)", "<null>", "\\n",
+    "-", "--", "---", ".", "..", "...", "*", "?", "n.d.", "nd", "n/d", "s/d", "n.b.", "n.c.", "n.v.", "n. v.", "n.v.t.",
+    "k.a.", "k. a.", "unknown", "not known", "missing", "undefined", "not available", "no data",
+    # de, fr, es, it, nl, pt
+    "unbekannt", "fehlt", "fehlend", "keine angabe", "keine daten", "nicht bekannt", "nicht verfügbar",
+    "inconnu", "inconnue", "manquant", "manquante", "non renseigné", "non renseignée", "non disponible",
+    "desconocido", "desconocida", "no disponible", "sin datos", "no consta", "ns/nc",
+    "sconosciuto", "sconosciuta", "mancante", "non disponibile", "non noto",
+    "onbekend", "ontbreekt", "ontbrekend", "niet beschikbaar", "niet bekend",
+    "desconhecido", "desconhecida", "não disponível", "não informado", "sem dados", "sem informação",
+    # errors of spreadsheets, in these languages
+    "#nv", "#n/d", "#nd", "#n/b", "#nb", "#null!", "#nul!", "#nulo!", "#¡nulo!", "#nullo!", "#leeg!",
+    "#value!", "#wert!", "#valeur!", "#valor!", "#¡valor!", "#valore!", "#waarde!",
+    "#ref!", "#bezug!", "#¡ref!", "#rif!", "#verw!", "#div/0!", "#¡div/0!", "#deel/0!",
+    "#num!", "#zahl!", "#nombre!", "#¡num!", "#núm!", "#getal!", "#name?", "#nom?", "#¿nombre?", "#nome?", "#naam?",
+    "#spill!", "#calc!", "#überlauf!", "#kalk!",
 )  # fmt: skip
 """Text, in small letters, that programs and people write for a missing number. `MISSING` is read so; others cause a
 hint.
@@ -101,8 +114,14 @@ hint.
 
 LARGEST = 3.4e38  # largest number of a column: larger ones overflow float32, and sums of squares in wider types
 
-TRUE = ("true", "t", "yes", "y", "ja", "j", "wahr", "oui", "vrai", "on", "1")
-FALSE = ("false", "f", "no", "n", "nein", "falsch", "non", "faux", "off", "0")
+TRUTHS = (
+    ("true", "false"), ("t", "f"), ("yes", "no"), ("y", "n"), ("ja", "nein"), ("j", "n"), ("wahr", "falsch"),
+    ("oui", "non"), ("vrai", "faux"), ("v", "f"), ("sí", "no"), ("si", "no"), ("sì", "no"), ("s", "n"),
+    ("verdadero", "falso"), ("vero", "falso"), ("verdadeiro", "falso"), ("sim", "não"), ("sim", "nao"),
+    ("ja", "nee"), ("waar", "onwaar"), ("on", "off"),
+)  # fmt: skip
+"""Words for true and false, in small letters, which stand together in a column."""
+TRUE, FALSE = ({*words, digit} for words, digit in zip(zip(*TRUTHS, strict=True), "10", strict=True))
 
 LONGEST = 4096  # maximum bytes of a word or key; anything longer is a text or a file, not a category
 
@@ -261,9 +280,16 @@ def is_whole(kind: pa.DataType) -> bool:
 
 
 def written(cells: pa.Array) -> pa.Array:
-    """Numbers as text; null where one is missing."""
-    text = pc.utf8_trim_whitespace(pc.cast(cells, pa.string()))
+    """Numbers as text, with plain spaces; null where one is missing."""
+    text = pc.utf8_trim_whitespace(spaced(pc.cast(cells, pa.string())))
     return pc.if_else(pc.is_in(text, pa.array(MISSING)), pa.scalar(None, pa.string()), text)
+
+
+def spaced(text: pa.Array) -> pa.Array:
+    """The same text with a space for each no-break, thin or other one."""
+    if pc.all(pc.string_is_ascii(text)).as_py() is not False:  # looked up in a hundredth of the time
+        return text
+    return pc.replace_substring_regex(text, r"\p{Zs}", " ")
 
 
 def without_marks(text: pa.Array) -> pa.Array:
@@ -310,10 +336,10 @@ def _typed(cells: pa.Array, type: Type) -> np.ndarray:
 
 
 def _truths(text: pa.Array) -> np.ndarray:
-    lower = pc.utf8_lower(text)
+    lower = pc.utf8_normalize(pc.utf8_lower(text), form="NFC")
     nothing = pa.scalar(None, pa.float64())
-    no = pc.if_else(pc.is_in(lower, pa.array(FALSE)), 0.0, nothing)
-    found = pc.if_else(pc.is_in(lower, pa.array(TRUE)), 1.0, no)
+    no = pc.if_else(pc.is_in(lower, pa.array(sorted(FALSE))), 0.0, nothing)
+    found = pc.if_else(pc.is_in(lower, pa.array(sorted(TRUE))), 1.0, no)
     _refuse(text, found, "is neither true nor false")
     return _floats(found)
 

@@ -6,40 +6,45 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from colonnade.common.data.columns import cells
-from colonnade.common.data.columns.cells import FOREIGN, PLAIN, Notation, notations
+from colonnade.common.data.columns.cells import FOREIGN, NUMBER, PLAIN, Notation, notations
 from colonnade.common.data.columns.features import Doubt, Kind
+from colonnade.common.data.columns.spelling import in_other_encodings, latin, plain, plain_value, unescaped
 
 SAMPLE = 10_000  # cells that are examined
 _FIRST = 32  # of them, that decide for most columns
 _SURE, _DOUBTFUL = 0.5, 0.1  # shares of a column
 
-_NUMBER = "[+-]?[0-9.,'’ \u00a0\u202f]*[0-9]"
+_NUMBER = "[+-]?[0-9.,'’ ]*[0-9]"
 _MONEY = r"[A-Z]{0,3}\p{Sc}|[A-Z]{3}"
-_UNIT = rf"{_MONEY}|Mio|Mrd|mn|bn|kg|g|cm|m|km|mm|h|min|s|ms|l|ml|°C|kWh|Kč|kr|zł"
+_UNIT = rf"{_MONEY}|Mio|Mrd|mn|bn|kg|g|cm|m|km|mm|h|min|s|ms|l|ml|°C|kWh|Kč|kr|zł|‰"
 _WITH_UNIT = rf"^(?:[+-]?\s*(?P<a>{_MONEY})\s*)?(?P<n>{_NUMBER})\s*(?P<b>%|{_UNIT})?$"
+_DAYS = {
+    r"\d{4}/\d{1,2}/\d{1,2}": ("%Y/%m/%d",),
+    r"\d{1,2}\.\d{1,2}\.\d{4}": ("%d.%m.%Y",),
+    r"\d{1,2}/\d{1,2}/\d{4}": ("%d/%m/%Y", "%m/%d/%Y"),
+    r"\d{1,2}-\d{1,2}-\d{4}": ("%d-%m-%Y", "%m-%d-%Y"),
+}
+_CLOCKS = {"": "", r",? \d{1,2}:\d{2}": " %H:%M", r",? \d{1,2}:\d{2}:\d{2}": " %H:%M:%S"}
 _DATES = {
     r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.]\d+)?)?\s?(Z|[+-]\d{2}(:?\d{2})?)?)?$": ("date",),
-    r"^\d{4}/\d{1,2}/\d{1,2}$": ("date %Y/%m/%d",),
-    r"^\d{1,2}\.\d{1,2}\.\d{4}$": ("date %d.%m.%Y",),
-    r"^\d{1,2}\.\d{1,2}\.\d{4},? \d{1,2}:\d{2}$": ("date %d.%m.%Y %H:%M",),
-    r"^\d{1,2}\.\d{1,2}\.\d{4},? \d{1,2}:\d{2}:\d{2}$": ("date %d.%m.%Y %H:%M:%S",),
-    r"^\d{1,2}/\d{1,2}/\d{4}$": ("date %d/%m/%Y", "date %m/%d/%Y"),
-    r"^\d{1,2}-\d{1,2}-\d{4}$": ("date %d-%m-%Y", "date %m-%d-%Y"),
+    **{
+        f"^{day}{clock}$": tuple(f"date {form}{time}" for form in forms)
+        for day, forms in _DAYS.items()
+        for clock, time in _CLOCKS.items()
+    },
     r"^\d{1,2}([./-])\d{1,2}[./-]\d{2}$": (),
 }
-_OTHER = r"""^(\([\d.,]+\)|[\d.,]+-|[−–][\d.,]+|'[\d.,+-]+'|"[\d.,+-]+")$"""
-_OTHER += (
-    r"|^(\d{1,2}(,\d{2})+,\d{3}(\.\d+)?|[\p{Nd}.,]*[^\P{Nd}0-9][\p{Nd}.,]*)$"  # India's groups, digits of other scripts
-)
+_TRIED = 100  # distinct cells of which one at least is a number or date in another spelling, or no other is looked at
 _DIFFERENT = 3  # numbers of a column of numbers, at least
 _SURELY_MISSING = frozenset(cells.MARKS) - {"nd"}  # which is a state of the USA as well
-_TRUTHS = ("true false", "yes no", "y n", "ja nein", "j n", "t f", "wahr falsch", "oui non", "vrai faux")
+_OF_PROGRAMS = frozenset({"nan", "-nan", "nat", "none", "null", "<na>"})
 _CODES = 10  # with fewer different numbers a column is learnt from as well
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _CODED = frozenset({
@@ -54,7 +59,7 @@ _EXPONENT = r"^\d+[eE]\d+$"  # programs write 1e+05 or 1.0E5, and codes are writ
 _LIKE_CODES = r"^\s*(0\d+|\d{17,}|\d+[eE]\d+|\d+\.\d*0)\s*$"
 _CELLS = 1_000_000  # of a table, that are examined for codes
 _FEW, _EACH = 50, 20  # different whole numbers that may be codes, and rows of each
-_DECORATION = re.compile("[\"'`’“”\\s\u200b-\u200f\ufeff]+")
+_DECORATION = re.compile("[\"'\\s]+")
 _MOST_WORDS = 10_000  # of a column that is looked at: more cannot be encoded
 _GROUPS_OR_SMALL = r"^([1-9]\d{0,2}\.\d{3}|\d{1,3})$"
 _COMPACT = r"^(19|20|99)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
@@ -133,10 +138,21 @@ def marks_of_missing(words: Sequence[str]) -> list[int]:
     return [place for place, word in enumerate(words) if spoken and word.lower() in _SURELY_MISSING]
 
 
+def mark_beside_codes(words: Sequence[str]) -> str:
+    """The word that a program wrote for a missing number (nan, None) beside codes that are all numbers, "" for none."""
+    marks = [word for word in words if word.lower() in _OF_PROGRAMS]
+    others = {*words}.difference(marks)
+    return marks[0] if marks and others and all(map(NUMBER.fullmatch, others)) else ""
+
+
 def looks_of(name: str, text: pa.Array, notation: Notation) -> list[Look]:
     """Apparent types of the cells that are not numbers in the declared notation, the most frequent first."""
-    found = [look for look in _looks(name, pc.fill_null(text, ""), notation) if look.count]
-    return sorted(found, key=lambda look: -look.count)
+    text = pc.fill_null(text, "")
+    found = [look for look in _looks(name, text, notation) if look.count]
+    left = text
+    for look in found:
+        left = pc.if_else(look.cells, "", left)
+    return sorted([*found, *_respelt(left, notation)], key=lambda look: -look.count)
 
 
 def meant(name: str, text: pa.Array, row: int, notation: Notation, marks: Sequence[str] = ()) -> str:
@@ -144,7 +160,8 @@ def meant(name: str, text: pa.Array, row: int, notation: Notation, marks: Sequen
     if cells.without_marks(text.slice(row, 1)).null_count:
         ways = f"say {missing([text[row].as_py()], marks)}, and `missing` says what replaces it"
         said = f"if it stands for a missing value, {ways}"
-        return f"{said}; if they are words or codes, {entry(name, 'category')}"
+        also = " as well" if text[row].as_py().lower() in _OF_PROGRAMS else ""
+        return f"{said}; if they are words or codes, {entry(name, 'category')}{also}"
     own = looks_of(name, text.slice(row, 1), notation)
     if not own:
         return ""
@@ -173,8 +190,35 @@ def _looks(name: str, text: pa.Array, notation: Notation) -> Iterator[Look]:
         yield _with_unit(
             name, [unit for unit, _ in units.most_common() if unit], pc.filter(inner, found), found, notation
         )
-    other = pc.match_substring_regex(bare, _OTHER)
-    yield Look("numbers in another notation", "write them as plain numbers, such as -12.50", other)
+
+
+def _respelt(text: pa.Array, notation: Notation) -> Iterator[Look]:
+    """Looks of cells that would be numbers or dates in their plain spelling; distinct ones are spelt in Python."""
+    asked = pc.and_(pc.match_substring_regex(text, r"\p{Nd}"), pc.invert(notation.fits(text)))
+    coded = pc.if_else(asked, text, pa.scalar(None, pa.string())).dictionary_encode()
+    words = coded.dictionary.to_pylist()
+    kinds = _respelt_kinds(words[:_TRIED], notation)
+    if any(kinds):
+        kinds += _respelt_kinds(words[_TRIED:], notation)
+        of_cells = pa.array([*kinds, *[None] * (len(words) - len(kinds))], pa.string()).take(coded.indices)
+        for kind, remedy in (
+            ("numbers", "write them as plain numbers, such as -12.50: digits, a sign and a point alone"),
+            ("dates", "write them as 2024-03-01, with a time as 2024-03-01 17:30"),
+        ):
+            found = pc.fill_null(pc.equal(of_cells, kind), False)
+            if pc.any(found).as_py():
+                yield Look(f"{kind} written in another way", remedy, found, alone=kind == "dates")
+
+
+def _respelt_kinds(words: list[str], notation: Notation) -> list[str | None]:
+    """For each word, as what its plain spelling would be read: numbers, dates or nothing."""
+    respelt = [plain_value(word) for word in words]
+    text = pa.array([new if new != old else "" for new, old in zip(respelt, words, strict=True)], pa.string())
+    kinds = pc.if_else(notation.fits(text), "numbers", pa.scalar(None, pa.string()))
+    for look in _looks("", text, notation):
+        kinds = pc.if_else(look.cells, "dates" if look.alone else "numbers", kinds)
+    found: list[str | None] = kinds.to_pylist()
+    return found
 
 
 def _any(text: pa.Array, ways: list[Notation]) -> pa.Array:
@@ -319,8 +363,12 @@ def _scattered(column: np.ndarray) -> bool:
 
 
 def _truthful(name: str, text: pa.Array) -> Iterator[Doubt]:
-    found = {str(word) for word in pc.unique(pc.utf8_lower(text)).to_pylist() if word is not None}
-    if any(found == set(pair.split()) for pair in _TRUTHS):
+    found = {
+        str(word)
+        for word in pc.utf8_normalize(pc.utf8_lower(text).unique(), form="NFC").to_pylist()
+        if word is not None
+    }
+    if any(found == set(pair) for pair in cells.TRUTHS):
         yield Doubt(
             name,
             f"is taken as a category of {' and '.join(sorted(found))}",
@@ -340,22 +388,35 @@ def alike(
     if not (groups := _written_twice(words, 1 if classes else _DIFFERENT)):
         return
     counts = np.bincount(codes[codes >= 0].astype(np.int64), minlength=len(words))
-    rarer = np.isin(codes, [code for group in groups for code in sorted(group, key=lambda code: -counts[code])[1:]])
-    shown = f" ({' and '.join(repr(words[code]) for code in groups[0])})" if classes else ""
+    groups = [sorted(group, key=lambda code: -counts[code]) for group in groups]
+    rarer = np.isin(codes, [code for group in groups for code in group[1:]])
+    first = int(rarer.argmax())
+    usual = next(group[0] for group in groups if codes[first] in group)
+    where = f"{place(first)}; the more frequent one in {place(int((codes == usual).argmax()))}"
+    shown = f" ({words[int(codes[first])]!a} and {words[usual]!a})" if classes else ""
     of = "class" if classes else "category"
-    what = f"has words that differ from others in quotation marks, spaces or case alone{shown}, in {rarer.sum()} rows"
-    yield Doubt(name, f"{what} (first in {place(int(rarer.argmax()))})", f"write them alike: each is a {of} of its own")
+    what = f"has words that differ from others in spelling alone{shown}, in {rarer.sum()} rows (first in {where})"
+    ways = "quotation marks, spaces, case, dashes, look-alike letters, encoding"
+    yield Doubt(name, what, f"write them alike ({ways}): each is a {of} of its own")
 
 
 def _written_twice(words: Sequence[str], cased: int) -> list[list[int]]:
-    """Places of words that differ only in quotation marks, white space or, with at least `cased` letters, in case."""
+    """Places of words that differ in spelling alone; in case only with at least `cased` letters."""
     if len(words) > _MOST_WORDS:
         return []
     found: dict[str, list[int]] = {}
     for place, word in enumerate(words):
-        bare = _DECORATION.sub("", word)
-        found.setdefault(bare.casefold() if len(bare) >= cased else bare, []).append(place)
+        found.setdefault(_bare(word, cased), []).append(place)
+    for place, word in enumerate(words):
+        ways = () if word.isascii() else map(_bare, in_other_encodings(word), repeat(cased))
+        if meant := next((way for way in ways if way in found and place not in found[way]), None):
+            found[meant].append(place)
     return [places for bare, places in found.items() if bare and len(places) > 1]
+
+
+def _bare(word: str, cased: int) -> str:
+    bare = _DECORATION.sub("", latin(plain(unescaped(word))))
+    return bare.casefold() if len(bare) >= cased else bare
 
 
 def entry(name: str, type: str) -> str:
