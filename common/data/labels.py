@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 import torch
@@ -113,7 +114,7 @@ def classify_coded(codes: Tensor, words: Sequence[str], where: str) -> tuple[Ten
         place = {name: number for number, name in enumerate(classes)}
         values = torch.tensor([place[word] for word in words])
     else:
-        values = _whole(numbers, where)
+        values = _whole(numbers, words, where)
         classes = tuple(str(number) for number in range(int(values.max()) + 1))
     if len(classes) < 2:
         raise DataError(f"{where} has the single class {words[0]!r}", hint="labels need two classes or more")
@@ -143,15 +144,14 @@ def _numbers(words: Sequence[str]) -> Tensor | None:
     return torch.tensor([float(word) for word in words], dtype=torch.float64)
 
 
-def _whole(numbers: Tensor, where: str) -> Tensor:
-    broken = numbers[numbers != numbers.round()]
+def _whole(numbers: Tensor, words: Sequence[str], where: str) -> Tensor:
+    broken = numbers[(numbers != numbers.round()) | numbers.isinf()]
     if len(broken):
         raise DataError(
             f"{where} holds {broken[0].item():g}, which is no class",
             hint="labels are class numbers 0, 1, 2, ... or names; for other numbers set federation.task to regression",
         )
-    values = numbers.to(torch.int64)
-    found = sorted(set(values.tolist()))
+    found = sorted({int(Decimal(word)) for word in words})  # a float or int64 may not hold all their digits
     if found != list(range(len(found))):
         shown = ", ".join(str(number) for number in found[:8]) + (", ..." if len(found) > 8 else "")
         hint = "number the classes from 0 without gaps, or write names"
@@ -159,7 +159,7 @@ def _whole(numbers: Tensor, where: str) -> Tensor:
             listed = ", ".join(map(str, marks))
             hint += f"; if it stands for a missing label, say `missing_values: [{listed}], missing: drop` of the labels"
         raise DataError(f"{where} numbers its classes {shown} instead of 0 to {len(found) - 1}", hint=hint)
-    return values
+    return numbers.to(torch.int64)
 
 
 @dataclass(frozen=True)

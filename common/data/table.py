@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
@@ -84,16 +83,17 @@ class Marked:
     """A table in which cells with a mark for a missing value are null, in every column.
 
     Args:
-        marks: case-sensitive. A number stands for all notations of it; a date, as 1900-01-01, for that day in a column
-            of dates or times.
+        marks: case-sensitive. A number stands for all notations of it, and for what a column's type makes of it; a
+            date, as 1900-01-01, for that day in a column of dates or times.
+        units: by column, before or after numbers in text.
     """
 
-    def __init__(self, table: Table, marks: Sequence[str], notation: Notation) -> None:
-        self._table, self.marks, self._notation = table, tuple(marks), notation
+    def __init__(self, table: Table, marks: Sequence[str], notation: Notation, units: Mapping[str, str]) -> None:
+        self._table, self.marks, self._notation, self._units = table, tuple(marks), notation, units
         self._marks = pa.array(marks)
         days = cells.days(cells.dates(self._marks))
         self.days = days[~np.isnan(days)]
-        self._numbers = pa.array([float(mark) for mark in marks if NUMBER.fullmatch(mark)], pa.float64())
+        self._numbers = [mark for mark in marks if NUMBER.fullmatch(mark)]
         self.index, self.unwritten = (table.index, table.unwritten) if isinstance(table, HasIndex) else ((), ())
 
     @property
@@ -103,7 +103,8 @@ class Marked:
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with _decoded(self._table, columns) as batches:
             for batch in batches:
-                yield pa.RecordBatch.from_arrays([self._without(column) for column in batch.columns], list(columns))
+                cured = map(self._without, batch.columns, columns)
+                yield pa.RecordBatch.from_arrays([*cured], list(columns))
 
     def place(self, row: int) -> str:
         return self._table.place(row)
@@ -111,23 +112,62 @@ class Marked:
     def __str__(self) -> str:
         return str(self._table)
 
-    def _without(self, column: pa.Array) -> pa.Array:
+    def _without(self, column: pa.Array, name: str) -> pa.Array:
         """The column with marked cells replaced by null."""
         if cells.is_text(column):
             text = pc.utf8_trim_whitespace(pc.cast(column, pa.string()))
             found = pc.is_in(text, self._marks)
-            if len(self._numbers):
-                text = cells.spaced(text)
-                numbers = pc.if_else(self._notation.fits(text), text, pa.scalar(None, pa.string()))
-                values = pc.cast(self._notation.plain(numbers), pa.float64())
-                found = pc.or_(found, pc.is_in(values, self._numbers))
+            spaced = cells.spaced(text)
+            bare = [spaced, *([cells.without_unit(spaced, self._units[name])] if name in self._units else [])]
+            for one in bare if self._numbers else ():
+                numbers = pc.if_else(self._notation.fits(one), one, pa.scalar(None, pa.string()))
+                found = pc.or_(found, cells.among(self._notation.plain(numbers), self._numbers))
         elif cells.is_number(column) and not pa.types.is_boolean(column.type) and not pa.types.is_null(column.type):
-            found = pc.is_in(pc.cast(column, pa.float64(), safe=False), self._numbers)
+            found = cells.among(column, self._numbers)
         elif len(self.days) and (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):
             found = pc.is_in(pc.floor(pa.array(cells.days(column), from_pandas=True)), pa.array(self.days))
         else:
             return column
         return pc.if_else(found, pa.scalar(None, column.type), column)
+
+
+class Beside:
+    """Columns that are read in the same pass as others, as a table of their own.
+
+    A query may give other rows, or the same in another order, whenever it is executed: what is read of it row by row
+    has to come from one execution. Where nothing was read (there is a copy of the others), a pass over the table
+    follows.
+    """
+
+    def __init__(self, table: Table, names: Iterable[str]) -> None:
+        self._table, self.header = table, tuple(dict.fromkeys(names))
+        self._read: list[pa.RecordBatch] | None = None
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        if self._read is None:
+            yield from self._table.batches(columns)
+        else:
+            yield from (batch.select(list(columns)) for batch in self._read)
+
+    def place(self, row: int) -> str:
+        return self._table.place(row)
+
+    def __str__(self) -> str:
+        return str(self._table)
+
+    def passed(self, read: _Reader, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The batches of a pass over other columns. Only the last pass that was read to its end counts."""
+        asked = [*columns, *(name for name in self.header if name not in columns)]
+        own, found = [asked.index(name) for name in self.header], list[pa.RecordBatch]()
+        self._read, batches = None, read(asked)
+        with closing(batches) if isinstance(batches, Generator) else nullcontext():
+            for batch in batches:
+                found.append(pa.RecordBatch.from_arrays([batch.column(place) for place in own], list(self.header)))
+                yield pa.RecordBatch.from_arrays(batch.columns[: len(columns)], list(columns))
+        self._read = found
+
+
+_Reader = Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
 
 
 def require(table: Table, columns: Sequence[str]) -> None:
@@ -176,6 +216,7 @@ class TableColumns:
         repeats: True if several rows may have one key.
         disk: folder of a file that takes the values; None for memory.
         doubted: True if numbers are checked like inferred ones because their declaration is not the user's.
+        beside: columns of the same table that are read in the same pass.
     """
 
     table: Table
@@ -189,6 +230,7 @@ class TableColumns:
     repeats: bool = False
     disk: Path | None = None
     doubted: bool = False
+    beside: Beside | None = None
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -222,7 +264,7 @@ class TableColumns:
     @contextmanager
     def _batches(self) -> Iterator[Iterator[pa.RecordBatch]]:
         """The table's batches; its reader, perhaps a database connection, is closed at once."""
-        with _decoded(self.table, self._columns) as batches:
+        with _decoded(self.table, self._columns, self.beside) as batches:
             yield batches
 
     def _examined(
@@ -269,8 +311,9 @@ class TableColumns:
         """
         assert isinstance(self.table, ParsesNumbers)
         reading = _Reading(self, types, telling=False)
+        parsed = partial(self.table.parsed, numbers=numbers)
         try:
-            for batch in self.table.parsed(self._columns, numbers):
+            for batch in parsed(self._columns) if self.beside is None else self.beside.passed(parsed, self._columns):
                 reading.add(batch)
         except (cells.Misfit, pa.ArrowException, OSError, UnicodeError):
             return None
@@ -278,9 +321,9 @@ class TableColumns:
 
 
 @contextmanager
-def _decoded(table: Table, columns: Sequence[str]) -> Iterator[Iterator[pa.RecordBatch]]:
+def _decoded(table: Table, columns: Sequence[str], beside: Beside | None = None) -> Iterator[Iterator[pa.RecordBatch]]:
     """The batches of a table with plain columns: no dictionaries, views or extensions of types."""
-    batches = table.batches(columns)
+    batches = table.batches(columns) if beside is None else beside.passed(table.batches, columns)
     with closing(batches) if isinstance(batches, Generator) else nullcontext():
         yield (
             pa.RecordBatch.from_arrays([cells.decoded(column) for column in batch.columns], list(columns))
@@ -314,6 +357,7 @@ def read_words(
     repeats: bool = False,
     longest: int = cells.LONGEST,
     fill_in: str = _NO_LABEL,
+    beside: Beside | None = None,
 ) -> tuple[Words, KeyColumn | None]:
     """A column's cells as words, and the rows' keys, or None without a key column.
 
@@ -322,11 +366,12 @@ def read_words(
         repeats: True if a key may have several rows.
         longest: most bytes of a word.
         fill_in: the remedy for a missing word.
+        beside: columns of the same table that are read in the same pass.
     """
     codes, places = list[np.ndarray](), dict[str, int]()
     keys = _KeyReading(table, columns_of(key), repeats=repeats)
     rows, trimmed = 0, 0
-    with _decoded(table, (column, *keys.names)) as batches:
+    with _decoded(table, (column, *keys.names), beside) as batches:
         for batch in batches:
             with located(table, column, rows):
                 words = cells.words(batch.column(0), longest)
@@ -469,6 +514,7 @@ class _Reading:
         self._disk = None if source.disk is None else DiskMatrix(len(names), source.disk)
         self._values, self.rows = np.empty((0, len(names))), 0
         self._codes: list[dict[str, int]] = [{} for _ in names]
+        self._kinds = list[pa.DataType]()
         names = columns_of(source.key)
         self._keys = _KeyReading(source.table, names, telling=telling, repeats=source.repeats)
         self._telling = telling
@@ -482,6 +528,7 @@ class _Reading:
                 # In place where the allocator can, without a second copy.
                 self._values.resize((max(end, len(self._values) * 3 // 2), len(self.names)), refcheck=False)
             into = self._values[self.rows : end]
+        self._kinds = [column.type for column in batch.columns[: len(self.names)]]
         for place, name in enumerate(self.names):
             into[:, place] = self._column(place, name, batch.column(place))
         if self._disk is not None:
@@ -537,22 +584,11 @@ class _Reading:
         """Warnings about values that may denote a missing one."""
         for place, found in suspects(self._values, [reading.type for reading in self._types.readings]):
             name, absent = self.names[place], int(np.isnan(self._values[:, place]).sum())
-            marks = self._written(name, [one.row for one in found])
+            marks = [_mark(one.value, self._types.readings[place].type, self._kinds[place]) for one in found]
             said = " and ".join(f"{mark} in {one.count}" for mark, one in zip(marks, found, strict=True))
             first = self._table.place(min(one.row for one in found))
             what = f"has {said} of {self.rows - absent} rows (first in {first}), unlike all other values"
             yield Doubt(name, what, f"if that stands for a missing value, say {self._missing(marks)}")
-
-    def _written(self, name: str, rows: Sequence[int]) -> list[str]:
-        """Some cells of a column, as a configuration writes them."""
-        found, end = dict[int, str](), 0
-        with _decoded(self._table, (name,)) as batches:
-            for batch in batches:
-                begin, end = end, end + batch.num_rows
-                found |= {row: _mark(batch.column(0)[row - begin]) for row in rows if begin <= row < end}
-                if len(found) == len(set(rows)):
-                    break
-        return [found[row] for row in rows]
 
     def _told(self, column: str) -> AbstractContextManager[None]:
         return located(self._table, column, self.rows) if self._telling else nullcontext()
@@ -615,14 +651,18 @@ def _encoded(column: pa.Array) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(words.indices.take(raw.indices), words.dictionary)
 
 
-def _mark(cell: pa.Scalar) -> str:
-    """A cell as `missing_values` names it: a word, a number, or a day."""
-    value = cell.as_py()
-    if isinstance(value, datetime.date):
-        return value.isoformat()[:10]
-    if isinstance(value, str):
-        value = float(value) if NUMBER.fullmatch(value.strip()) else value.strip()
-    return f"{value:.0f}" if not isinstance(value, str) and abs(value) < 2**53 and value == int(value) else str(value)
+def _mark(value: float, type: Type, kind: pa.DataType) -> str:
+    """A column's value as `missing_values` names it: a number, as its cells of this kind have it, or a day."""
+    if type.startswith("date"):
+        return str(np.datetime64(int(value // 1), "D"))
+    if type == "percent":
+        value = float(f"{100 * value:.15g}")
+    if pa.types.is_integer(kind) and value >= (most := int(np.iinfo(kind.to_pandas_dtype()).max)):
+        return str(most)
+    if abs(value) < 2**53 and value == int(value):
+        return f"{value:.0f}"
+    narrow = pa.types.is_float16(kind) or pa.types.is_float32(kind)
+    return str(kind.to_pandas_dtype()(value) if narrow else value)
 
 
 def _without_cells(column: pa.Array) -> bool:

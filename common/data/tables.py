@@ -29,7 +29,17 @@ from colonnade.common.data.labels import LabelColumn, classify_coded, doubt_of_n
 from colonnade.common.data.pretrained.contents import with_contents
 from colonnade.common.data.repeated import OneRowAKey
 from colonnade.common.data.split import part_of
-from colonnade.common.data.table import HasIndex, Marked, Table, TableColumns, Words, read_words, require, require_names
+from colonnade.common.data.table import (
+    Beside,
+    HasIndex,
+    Marked,
+    Table,
+    TableColumns,
+    Words,
+    read_words,
+    require,
+    require_names,
+)
 from colonnade.common.data.table_cache import OnDisk, TableCache
 from colonnade.common.errors import ConfigError, DataError, nearest
 from colonnade.common.moved import moved
@@ -45,7 +55,12 @@ def open_table(config: sections.TableConfig, base: Path) -> Table:
     Raises DataError, or EnvironmentFault without a driver.
     """
     table = _opened(config, base)
-    return Marked(table, config.missing_values, _notation(config)) if config.missing_values else table
+    if not config.missing_values:
+        return table
+    columns = config if isinstance(config, sections.TableColumnsConfig) else None
+    units = {} if columns is None else {name: "%" for name, type in columns.types.items() if type == "percent"}
+    units |= {} if columns is None else columns.units
+    return Marked(table, config.missing_values, _notation(config), units)
 
 
 def _opened(config: sections.TableConfig, base: Path) -> Table:
@@ -113,7 +128,11 @@ def read_features(
     units = {name: unit for name, unit in config.units.items() if name in chosen}
     repeats = config.repeated != "refuse"
     disk = None if config.store == "memory" else Path(gettempdir()) if cache is None else cache.folder()
-    source = TableColumns(table, chosen, config.key, kinds, gaps, _notation(config), units, repeats=repeats, disk=disk)
+    contents = [name for name in every if name not in chosen]
+    beside = _beside(config, table, *(contents if chosen else contents[1:]))
+    source = TableColumns(
+        table, chosen, config.key, kinds, gaps, _notation(config), units, repeats=repeats, disk=disk, beside=beside
+    )
     if not chosen:
         found = None
     elif disk is not None or cache is None or not config.cached or not isinstance(table, OnDisk):
@@ -122,23 +141,36 @@ def read_features(
             release_free_memory()  # of Arrow's batches and ours
     else:
         found = cache.features(table, config.settings("columns", *chosen), source.features)
-    contents = [name for name in every if name not in chosen]
     if contents or found is None:
-        found = _with_contents(config, table, contents, found, base)
+        found = _with_contents(config, table, contents, found, base, beside)
     left = _not_trained(config, table, every) if trained else _left_out(config, table)
     found = replace(found, doubts=(*left, *found.doubts), place=table.place)
-    return _one_row_a_key(config, table, config.types).features(found) if repeats else found
+    return _one_row_a_key(config, beside, config.types).features(found) if repeats else found
 
 
-def _one_row_a_key(config: _Columns, table: Table, types: Mapping[str, Type]) -> OneRowAKey:
+def _beside(config: _Columns, table: Table, *names: str) -> Beside:
+    """Columns to be read in the pass that reads the rows: these, and the one that decides which row of a key is used.
+
+    Raises DataError: the table lacks one.
+    """
+    latest = [config.repeated.latest] if isinstance(config.repeated, sections.Latest) else []
+    require(table, latest)
+    return Beside(table, [*latest, *names])
+
+
+def _one_row_a_key(config: _Columns, table: Beside, types: Mapping[str, Type]) -> OneRowAKey:
     latest = config.repeated.latest if isinstance(config.repeated, sections.Latest) else ""
-    require(table, [latest] if latest else [])
     key = ", ".join(sections.columns_of(config.key))
     return OneRowAKey(config.repeated, table, key, _notation(config), types.get(latest))
 
 
 def _with_contents(
-    config: sections.TableColumnsConfig, table: Table, names: Sequence[str], others: Features | None, base: Path
+    config: sections.TableColumnsConfig,
+    table: Table,
+    names: Sequence[str],
+    others: Features | None,
+    base: Path,
+    beside: Beside,
 ) -> Features:
     """The columns with those of texts or images, given their names."""
     files = of.files if isinstance(of := _opened(config, base), OnDisk) else ()
@@ -147,7 +179,7 @@ def _with_contents(
             f"{table}: its images are files, and paths are relative to a table's own folder, which it has not",
             hint="write the table as a CSV or Parquet file, beside the images",
         )
-    return with_contents(config, table, names, others, files[0].parent if files else base, base)
+    return with_contents(config, table, names, others, files[0].parent if files else base, base, beside=beside)
 
 
 def _trained(
@@ -260,10 +292,14 @@ def _cached(
 
 
 def _named(config: sections.TableLabelsConfig, *labels: str) -> list[str]:
-    return [*labels, *sections.columns_of(config.key), *([] if config.weight is None else [config.weight])]
+    return [*labels, *sections.columns_of(config.key), *_weight(config)]
 
 
-def _weights(config: sections.TableLabelsConfig, table: Table, known: Tensor, rows: Tensor | None) -> Tensor | None:
+def _weight(config: sections.TableLabelsConfig) -> tuple[str, ...]:
+    return () if config.weight is None else (config.weight,)
+
+
+def _weights(config: sections.TableLabelsConfig, table: Beside, known: Tensor, rows: Tensor | None) -> Tensor | None:
     """Weights of these rows, or of all. Raises DataError if one is missing or negative and has a label, or all are
     zero.
     """
@@ -283,14 +319,15 @@ def _weights(config: sections.TableLabelsConfig, table: Table, known: Tensor, ro
 
 def _classes(config: sections.TableLabelsConfig, table: Table, label: str) -> LabelColumn:
     repeats = config.repeated != "refuse"
-    found, keys = read_words(table, label, config.key, gaps=config.missing == "drop", repeats=repeats)
+    beside = _beside(config, table, *_weight(config))
+    found, keys = read_words(table, label, config.key, gaps=config.missing == "drop", repeats=repeats, beside=beside)
     codes = torch.from_numpy(found.codes)
     known = codes >= 0
     _refuse_none(table, int(known.count_nonzero()))
-    rows, doubtful = _labelled(config, table, keys, known)
+    rows, doubtful = _labelled(config, beside, keys, known)
     values, classes = classify_coded(_of(codes, rows), found.words, f"{table}, column {label!r}")
     doubtful = (*_of_classes(config, table, label, found), *found.doubts, *doubtful)
-    labels = LabelColumn(values, classes, 0, _those(keys, rows), weights=_weights(config, table, known, rows))
+    labels = LabelColumn(values, classes, 0, _those(keys, rows), weights=_weights(config, beside, known, rows))
     return _counted(labels, known, doubtful)
 
 
@@ -309,19 +346,20 @@ def _of_classes(config: sections.TableLabelsConfig, table: Table, label: str, fo
 
 def _numbers(config: sections.TableLabelsConfig, table: Table, names: tuple[str, ...]) -> LabelColumn:
     kinds: Mapping[str, Type] = dict.fromkeys(names, "number")
+    beside = _beside(config, table, *_weight(config))
     try:
         gaps = config.missing == "drop"
         source = TableColumns(
             table, names, config.key, kinds, gaps, _notation(config), instead="missing: drop",
-            repeats=config.repeated != "refuse", doubted=True,
+            repeats=config.repeated != "refuse", doubted=True, beside=beside,
         )  # fmt: skip
         found = source.features()
     except DataError as wrong:
         raise DataError(str(wrong), hint=hint_of_numbers(wrong.hint)) from wrong
     known = ~found.values.isnan().any(dim=1)
     _refuse_none(table, int(known.count_nonzero()))
-    rows, doubtful = _labelled(config, table, found.ids, known)
-    weights = _weights(config, table, known, rows)
+    rows, doubtful = _labelled(config, beside, found.ids, known)
+    weights = _weights(config, beside, known, rows)
     labels = LabelColumn(_of(found.values, rows), (), 0, _those(found.ids, rows), weights=weights)
     doubts = (doubt_of_numbers(doubt) if doubt.column in names else doubt for doubt in found.doubts)
     return _counted(labels, known, (*doubts, *doubtful))
@@ -334,7 +372,7 @@ def _counted(labels: LabelColumn, known: Tensor, doubts: tuple[Doubt, ...]) -> L
 
 
 def _labelled(
-    config: sections.TableLabelsConfig, table: Table, keys: Sequence[str] | None, known: Tensor
+    config: sections.TableLabelsConfig, table: Beside, keys: Sequence[str] | None, known: Tensor
 ) -> tuple[Tensor | None, tuple[Doubt, ...]]:
     """Numbers of the rows with a label, one per key if so configured, and warnings about the others.
 

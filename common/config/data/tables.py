@@ -237,8 +237,9 @@ def _tab(value: Any) -> Any:
 
 def _check_encoding(value: str) -> str:
     try:
+        "a".encode(value)  # base64 and others are codecs, of no text
         return codecs.lookup(value).name
-    except LookupError:
+    except (LookupError, UnicodeError):
         raise ValueError(f"{value!r} is no encoding: expected utf-8, cp1252, latin-1, utf-16 or another") from None
 
 

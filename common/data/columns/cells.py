@@ -9,6 +9,7 @@ Text is read as numbers in a notation (decimal mark, thousands separator), and a
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -52,6 +53,8 @@ PLAIN = Notation()
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 """A number in plain notation. Python's own float() takes 1_000, digits of other scripts, nan and inf too."""
 
+_LONG = re.compile(r"^[+-]?\d{16,}$", re.ASCII)
+
 FOREIGN = (
     Notation(","),
     Notation(".", ","),
@@ -73,6 +76,24 @@ def notations(text: pa.Array) -> tuple[Notation, ...]:
             if not any(numbers.equals(others) for _, others in found):
                 found.append((one, numbers))
     return tuple(one for one, _ in found)
+
+
+def among(cells: pa.Array, numbers: Sequence[str]) -> pa.Array:
+    """Mask of the cells that are one of these numbers, at the precision of the cells' own type; text is in plain
+    notation.
+    """
+    kind = cells.type
+    if pa.types.is_floating(kind):
+        with np.errstate(over="ignore"):
+            own = np.array(numbers, kind.to_pandas_dtype()).astype(np.float64)
+        held = [np.isfinite(one) and bool(one) == bool(float(number)) for one, number in zip(own, numbers, strict=True)]
+        return pc.is_in(pc.cast(cells, pa.float64()), pa.array(own[held]))
+    found = pc.is_in(pc.cast(cells, pa.float64(), safe=False), pa.array([*map(float, numbers)], pa.float64()))
+    if not (long := [number for number in numbers if _LONG.fullmatch(number)]):
+        return found
+    text = cells if is_text(cells) else words(cells)  # of 16 digits a float may not hold the last
+    other = pc.and_(pc.match_substring_regex(text, _LONG.pattern), pc.invert(pc.is_in(text, pa.array(long))))
+    return pc.and_not(found, pc.fill_null(other, False))
 
 
 def without_unit(text: pa.Array, unit: str) -> pa.Array:
@@ -304,7 +325,7 @@ def shown(cells: pa.Array, row: int) -> str:
 
 def _as_text(cells: pa.Array, longest: int = LONGEST) -> pa.Array:
     try:
-        text = pc.cast(cells, pa.string())
+        text = _plain_decimals(cells) if getattr(cells.type, "scale", 0) else pc.cast(cells, pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise Misfit(0, f"is of type {cells.type}, which holds no words", "leave it out with `drop`") from None
     for wrong, what, hint in (
@@ -320,6 +341,14 @@ def _as_text(cells: pa.Array, longest: int = LONGEST) -> pa.Array:
                 )
             raise Misfit(row, what, f"{hint}; or leave the column out with `drop`")
     return text
+
+
+def _plain_decimals(cells: pa.Array) -> pa.Array:
+    """Text as other types of numbers give it: 1 and 1.5 for 1.00 and 1.50."""
+    found = cells.dictionary_encode()
+    plain = [f"{value:f}" for value in found.dictionary.to_pylist()]
+    text = [value.rstrip("0").rstrip(".") if "." in value else value for value in plain]
+    return pa.array(text, pa.string()).take(found.indices)
 
 
 def _typed(cells: pa.Array, type: Type) -> np.ndarray:

@@ -53,7 +53,7 @@ class DuckDbQuery:
     def _link(self) -> duckdb.DuckDBPyConnection:
         link = self._database.cursor()
         link.execute("set file_search_path = ?", [str(self._base)])
-        link.execute("set threads = 1")  # every pass over a table has to see the same order of rows
+        link.execute("set threads = 1")  # a resumed run has to see the same order of rows
         return link
 
     def _failed(self, error: Exception) -> DataError:

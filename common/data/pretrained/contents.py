@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -21,7 +22,7 @@ from colonnade.common.data.columns.features import Doubt, Features, TypedColumn
 from colonnade.common.data.keys import KeyColumn
 from colonnade.common.data.pretrained.opening import open_tower
 from colonnade.common.data.pretrained.tower import PretrainedTower, Unreadable, frozen
-from colonnade.common.data.table import Table, Words, read_words, refuse_twice
+from colonnade.common.data.table import Beside, Table, Words, read_words, refuse_twice
 from colonnade.common.data.table_cache import DAMAGES, read_copy, write_copy
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.run.activity import activity
@@ -66,7 +67,14 @@ class _ContentColumn:
 
 
 def with_contents(
-    config: TableColumnsConfig, table: Table, names: Sequence[str], others: Features | None, folder: Path, base: Path
+    config: TableColumnsConfig,
+    table: Table,
+    names: Sequence[str],
+    others: Features | None,
+    folder: Path,
+    base: Path,
+    *,
+    beside: Beside,
 ) -> Features:
     """The columns of a table with those of texts or images among them.
 
@@ -75,6 +83,8 @@ def with_contents(
         others: the other columns, if there are any.
         folder: base of image paths.
         base: the configuration's folder.
+        beside: what is read in the pass over the other columns, or over the first of these if there are none: all
+            these but that one.
 
     Raises:
         ConfigError: the tower's weights cannot be used, or it takes no other columns.
@@ -89,11 +99,11 @@ def with_contents(
     gaps = config.missing != "refuse" and not config.tower.tune
     columns, keys = list[_ContentColumn](), others.ids if others is not None else None
     for name in names:
-        key = config.key if others is None and not columns else None
-        words, found = read_words(
-            table, name, key, gaps=gaps, repeats=config.repeated != "refuse", longest=LONGEST, fill_in=_FILL_IN
-        )
-        keys = found if key is not None else keys
+        read = partial(read_words, column=name, gaps=gaps, longest=LONGEST, fill_in=_FILL_IN)
+        if others is None and not columns:
+            words, keys = read(table, key=config.key, repeats=config.repeated != "refuse", beside=beside)
+        else:
+            words, _ = read(beside, key=None)
         columns.append(_ContentColumn(name, words, table, folder if config.contents[name] == "image" else None))
     rows = {len(column.words.codes) for column in columns} | ({len(others.values)} if others is not None else set())
     if len(rows) > 1:

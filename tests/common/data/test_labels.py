@@ -31,6 +31,8 @@ def test_names_are_sorted() -> None:
         (["-1", "1"], "numbers its classes -1, 1 instead of 0 to 1"),
         (["0", "2"], "numbers its classes 0, 2 instead of 0 to 1"),
         ([str(2 * k) for k in range(20)], r"numbers its classes 0, 2, 4, 6, 8, 10, 12, 14, \.\.\. instead"),
+        (["0", str(2**64 - 1)], "numbers its classes 0, 18446744073709551615 instead of 0 to 1"),
+        (["0", "1e+999"], "holds inf, which is no class"),
         (["0", "0"], "has the single class '0'"),
         (["a", "a"], "has the single class 'a'"),
     ],

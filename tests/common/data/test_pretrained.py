@@ -103,6 +103,20 @@ def test_a_text_becomes_what_transformers_makes_of_it(made: Path, pool: str) -> 
     torch.testing.assert_close(found.values[5].float(), expected, rtol=1e-4, atol=1e-5)
 
 
+def test_a_query_whose_rows_come_in_another_order_each_time_keeps_texts_with_their_rows(made: Path) -> None:
+    pytest.importorskip("duckdb")
+    section, every = towers.notes(), [read(towers.notes(), made)]
+    columns = "n.*, note as other, price"
+    query = f"select {columns} from 'notes.csv' n join 'photos.csv' using (product)"
+    for order, more in (("product", {}), ("random()", {}), ("random()", {"drop": ["price"]})):
+        data = {"source": "duckdb", "query": f"{query} order by {order}", "key": "product", **more}
+        found = read(section | {"data": data | {"types": {"note": "text", "other": "text"}}}, made)
+        every.append(found.rows(torch.tensor([int(found.ids.index(f"p{row}")) for row in range(24)])))
+    for found in every[2:]:
+        assert torch.equal(found.values, every[1].values[:, 1 - len(found.names) % 2 :])
+        assert torch.equal(found.values[:, -2:], every[0].values[:, -2:])
+
+
 def test_losses_are_the_same_to_the_bit_with_and_without_what_is_kept(folder: Path) -> None:
     parties = {"shop": towers.photos(), "desk": towers.notes()}
     first = losses(trained(folder, parties))

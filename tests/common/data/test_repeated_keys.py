@@ -170,3 +170,22 @@ def test_the_latest_row_of_a_database_needs_no_order(tmp_path: Path) -> None:
     found = load_features(TypeAdapter(DataConfig).validate_python({**how, "columns": ["x"]}), ONE, tmp_path)
     latest = {key: max(n for one, n, _ in rows if one == key) for key, _, _ in rows}
     assert dict(zip(found.ids or (), found.values[:, 0].tolist(), strict=True)) == latest
+
+
+def test_a_query_whose_rows_come_in_another_order_each_time_is_executed_once(tmp_path: Path) -> None:
+    """The weight and what `latest` names are read with the labels or columns: every row has its own."""
+    with sqlite3.connect(tmp_path / "t.db") as link:
+        link.execute("create table t (id text, day int, y int, x float, w int)")
+        rows = [(f"k{key}", day, (key + day) % 2, 10 * key + day, key + day) for key in range(40) for day in (5, 9)]
+        link.executemany("insert into t values (?, ?, ?, ?, ?)", rows)
+    section = {"source": "sql", "url": "sqlite:///t.db", "query": "select * from t order by random()", "key": "id"}
+    section |= {"repeated": {"latest": "day"}}
+    found = load_features(TypeAdapter(DataConfig).validate_python(section | {"columns": ["x"]}), ONE, tmp_path)
+    assert dict(zip(found.ids or (), found.values[:, 0].tolist(), strict=True)) == {id: x for id, day, _, x, _ in rows}
+    for label, task in (("y", "classification"), ("x", "regression")):
+        config = TypeAdapter(LabelConfig).validate_python(section | {"label": label, "weight": "w"})
+        read = load_labels(config, tmp_path, task)
+        assert read.weights is not None
+        own = {id: (y if label == "y" else x, w) for id, _, y, x, w in rows}
+        pairs = zip(read.values.flatten().tolist(), read.weights.tolist(), strict=True)
+        assert dict(zip(read.ids or (), pairs, strict=True)) == own

@@ -93,6 +93,27 @@ def test_a_mark_among_numbers_is_said_and_the_cure_cures(
     assert int(values.isnan().sum()) == count
 
 
+@pytest.mark.parametrize(
+    ("column", "mark", "written", "more"),
+    [
+        (pa.array(TEMPERATURES, pa.float32()), -9999.9, "-9999.9", {}),
+        (pa.array(AGES, pa.int64()), 2**63 - 1, f"'{2**63 - 1}'", {"types": {"x": "number"}}),
+        ([f"{age} %" for age in AGES], "-999 %", "-999", {"types": {"x": "percent"}}),
+        ([f"€ {age}" for age in AGES], "€ 9999", "9999", {"units": {"x": "€"}}),
+    ],
+)
+def test_a_mark_is_said_as_the_column_has_it_and_the_cure_cures(
+    tmp_path: Path, column: Any, mark: Any, written: str, more: dict[str, Any]
+) -> None:
+    kind = column.type if isinstance(column, pa.Array) else pa.string()
+    cells = with_mark(column.to_pylist() if isinstance(column, pa.Array) else column, mark, 20)
+    section = write(tmp_path, pa.array(cells, kind), "arrow") | more
+    (found,) = said(tmp_path, section)
+    assert f"has {written.strip(chr(39))} in 20" in found
+    assert f"`missing_values: [{written}], missing: mean`" in found
+    assert not said(tmp_path, section | yaml.safe_load("{" + re.findall(r"`([^`]*)`", found)[-1] + "}"))
+
+
 @pytest.mark.parametrize(("column", "mark"), [(DAYS, "1900-01-01"), (DAYS, "1970-01-01"), (DAYS, "9999-12-31"),
     (BIRTHS, "1970-01-01"), (BIRTHS, "1900-01-01"), (DAYS, "2099-12-31"), (DAYS, "0001-01-01")])  # fmt: skip
 @pytest.mark.parametrize("kind", ["text", "date", "time", "german"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.feather
 import pyarrow.parquet
 import pytest
 from hypothesis import given
@@ -235,6 +237,53 @@ def test_marks_of_missing_values_hold_in_typed_columns_words_keys_and_labels(tmp
     assert load_labels(labels({**how, "label": "y", "missing": "drop"}), tmp_path).classes == ("no", "yes")
     with pytest.raises(DataError, match="row 3, column 'id': the value is missing"):
         load_labels(labels({**how, "missing_values": ["c"], "label": "n"}), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "marks", "cells_", "missing"),
+    [
+        (pa.float32(), ["99.9", 1e-60, 1e39], [99.9, 0, 99.91], [True, False, False]),
+        (pa.float16(), ["99.9"], [99.9, 0, 99], [True, False, False]),
+        (pa.decimal128(9, 2), ["99.9"], [99.9, 0, 99.91], [True, False, False]),
+        (pa.int64(), [2**53 + 1, -999], [2**53, 2**53 + 1, -999], [False, True, True]),
+        (pa.decimal128(30), [2**53 + 1], [2**53, 2**53 + 1, 1], [False, True, False]),
+        (pa.string(), [2**53 + 1, "1e3"], [str(2**53), str(2**53 + 1), "1000"], [False, True, True]),
+    ],
+)
+def test_a_number_that_stands_for_a_missing_value_has_the_precision_of_the_column(
+    tmp_path: Path, kind: pa.DataType, marks: list[Any], cells_: list[Any], missing: list[bool]
+) -> None:
+    exact = [Decimal(str(cell)) for cell in cells_] if pa.types.is_decimal(kind) else cells_
+    column = pa.array(np.array(cells_, np.float16)) if pa.types.is_float16(kind) else pa.array(exact, kind)
+    pa.feather.write_feather(pa.table({"x": column}), tmp_path / "t.arrow")
+    how = {"source": "arrow", "path": "t.arrow", "missing_values": marks, "missing": "mean"}
+    values = load_features(data(how), PartyIndex(0, 1), tmp_path).values
+    assert values.isnan().flatten().tolist() == missing
+
+
+@pytest.mark.parametrize(
+    ("column", "more"),
+    [
+        (["€ 1", "€150", "150 €", "-€150", "150"], {"units": {"x": "€"}}),
+        (["1 %", "150 %", "150%", "-150 %", "1.5e2"], {"types": {"x": "percent"}}),
+        (
+            ['"1.000,5 €"', '"150,0 €"', "150 €", "-150 €", "150"],
+            {"units": {"x": "€"}, "decimal": ",", "thousands": "."},
+        ),
+    ],
+)
+def test_a_number_that_stands_for_a_missing_value_does_so_with_its_unit(
+    tmp_path: Path, column: list[str], more: dict[str, Any]
+) -> None:
+    values = read(tmp_path, column, missing_values=[150], missing="mean", **more).values
+    assert values.isnan().flatten().tolist() == [False, True, True, False, True]
+
+
+def test_words_of_decimals_are_those_of_other_numbers(tmp_path: Path) -> None:
+    exact = pa.array([Decimal("0.00"), Decimal("100.00"), Decimal("-1.50"), None], pa.decimal128(38, 20))
+    pa.parquet.write_table(pa.table({"x": exact}), tmp_path / "t.parquet")
+    how = {"source": "parquet", "path": "t.parquet", "types": {"x": "category"}, "missing": "mean"}
+    assert load_features(data(how), PartyIndex(0, 1), tmp_path).fields[0].words == ("-1.5", "0", "100")
 
 
 @pytest.mark.parametrize(

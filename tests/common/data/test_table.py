@@ -310,6 +310,7 @@ def test_databases_that_cannot_be_used(tmp_path: Path, changes: dict, kind: type
         {"source": "csv", "path": "x", "decimal": ";"},
         {"source": "csv", "path": "x", "decimal": ",", "thousands": ","},
         {"source": "csv", "path": "x", "encoding": "klingon"},
+        {"source": "csv", "path": "x", "encoding": "base64"},
         {"source": "csv", "path": "x", "missing": "guess"},
         {"source": "sql", "url": "sqlite:///x"},
         {"source": "sql", "url": "sqlite:///x", "table": "t", "query": "select 1"},
