@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from colonnade.common.errors import InputError
+from colonnade.common.privacy.accounting.ledger import refuse_unpinned
 from colonnade.common.run.files import private_files
 from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.run_folder import RunFolder
@@ -49,7 +50,11 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Content of summary.json; for an unfinished run, the same keys as far as its events give them."""
+        """Content of summary.json; for an unfinished run, the same keys as far as its events give them.
+
+        Releases and epsilons are those of the ledgers in the folder, predictions included; `privacy.counted` names
+        the parties whose ledgers are there.
+        """
         return dict(self._read().summary)
 
     @property
@@ -85,12 +90,14 @@ class Run:
 
         Raises:
             InputError: the run has no such party, or its ledger is elsewhere.
+            CheckpointError: the ledger has lost lines since the pin beside it was written.
         """
         if party not in self.parties:
             raise InputError(f"{self.folder} has no party {party!r}", hint=f"there are {', '.join(self.parties)}")
         path = RunFolder(self.folder).party(party).ledger
         if not path.is_file():
             raise InputError(f"{path}: no such file", hint="the ledger lies with the party, on its own machine")
+        refuse_unpinned(path)
         return _table(read_lines(path))
 
     def report(self, out: str | Path | None = None) -> Path:

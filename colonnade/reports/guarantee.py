@@ -1,19 +1,84 @@
-"""Privacy of a summary in words: epsilon always with its delta, and a person's before a party's.
+"""Privacy that a run has spent, in numbers and in words: epsilon with its delta, a person's before a party's.
 
 A person present at every party is in all releases: only that epsilon bounds what the run reveals about anyone.
+summary.json is a record of training. Predictions spend more, which the parties' ledgers count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.errors import CheckpointError
+from colonnade.common.privacy.accounting.accountant import SENSITIVITY, Event
+from colonnade.common.privacy.accounting.budget import paid_for
+from colonnade.common.privacy.accounting.ledger import refuse_unpinned
+from colonnade.common.privacy.accounting.sampled import SampledGaussian
+from colonnade.common.run.run_folder import RunFolder
+from colonnade.reports.words import listed
 
 NOT_SAID = "no party has said what it spent"
 
 _NEIGHBOURS = {"participation": "a party absent", "replace": "other data", "row": "a row"}
 _ROW = "no bound for a row: "
+
+
+def with_ledgers(summary: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """A summary whose releases and epsilons are those of the ledgers in the run's folder, predictions included.
+
+    `privacy.counted` names the parties whose ledgers are here and whole. A count never falls below the summary's.
+    """
+    if (said := summary.get("privacy")) is None:
+        return dict(summary)
+    paid: dict[str, float] = {}
+    for name, training in said["releases"].items():
+        ledger = RunFolder(folder).party(name).ledger
+        with suppress(CheckpointError, OSError):
+            refuse_unpinned(ledger)
+            found = paid_for(ledger, said["noise_multiplier"])
+            # a code of `discrete` is drawn once, and predictions send it again
+            if found == training or (found > (training or 0) and said["mechanism"] != "discrete"):
+                paid[name] = found
+    more = any(count != said["releases"][name] for name, count in paid.items())
+    made = {**summary, "privacy": {**said, "counted": list(paid)}}
+    return _spending(made, {**said["releases"], **paid}) if more else made
+
+
+def _spending(summary: Mapping[str, Any], releases: Mapping[str, float | None]) -> dict[str, Any]:
+    """A summary with other releases: its epsilons are computed anew."""
+    said, person = summary["privacy"], summary["person"]
+    steps, honest = said.get("secret_steps"), said.get("present", 1) - said.get("colluders", 0)
+
+    def epsilon(count: float, adjacency: Any, parties: int = 1) -> float:
+        drawn = SampledGaussian(**{**steps, "steps": parties * steps["steps"]}) if steps and count else None
+        event = Event(count, said["noise_multiplier"], SENSITIVITY[adjacency], drawn)
+        return round(event.epsilon(summary["delta"], said["accounting"]), 6)
+
+    by_adjacency = {
+        kind: {name: None if count is None else epsilon(count, kind) for name, count in releases.items()}
+        for kind in said["epsilon"]
+    }
+    if person["epsilon"] is not None:
+        strict = "row" if "row" in by_adjacency else "replace"
+        total = honest * sum(count for count in releases.values() if count is not None)
+        person = {**person, "epsilon": epsilon(total, strict, len(releases))}
+    return {
+        **summary,
+        "person": person,
+        "epsilon": summary["epsilon"] if said["void"] else by_adjacency[said["adjacency"]],
+        "privacy": {**said, "releases": dict(releases), "epsilon": by_adjacency},
+    }
+
+
+def uncounted(summary: Mapping[str, Any]) -> str:
+    """What the epsilons leave out, to end a sentence with; "" if every party's predictions are in them."""
+    said = summary["privacy"]
+    if said is None or not (left := [name for name in said["releases"] if name not in said.get("counted", ())]):
+        return ""
+    return f"; predictions{f' of {listed(left, 4)}' if said.get('counted') else ''} are not counted"
 
 
 def void(summary: Mapping[str, Any]) -> str | None:
@@ -36,9 +101,10 @@ def describe_privacy(summary: Mapping[str, Any]) -> str:
     if why is not None and why.startswith(_ROW):
         return f"no guarantee for a row: {why.removeprefix(_ROW)}"
     accounted = _accounted(summary)
+    accounted += "" if accounted == NOT_SAID else uncounted(summary)
     if why is not None:
         return f"no guarantee: {why}; by the accounting alone {accounted}"
-    return accounted if accounted == NOT_SAID else f"{describe_person(summary)}; {accounted}"
+    return accounted if accounted == NOT_SAID else f"{_person(summary)}; {accounted}"
 
 
 def headline(summary: Mapping[str, Any]) -> str:
@@ -50,10 +116,16 @@ def headline(summary: Mapping[str, Any]) -> str:
     known = [epsilon for epsilon in by_party(summary).values() if epsilon is not None]
     if why is not None or not known:
         return f"no privacy guarantee ({why or NOT_SAID})"
-    return f"{describe_person(summary)}; one party alone: epsilon {max(known):.2f} at delta {summary['delta']:g}"
+    alone = f"one party alone: epsilon {max(known):.2f} at delta {summary['delta']:g}"
+    return f"{_person(summary)}; {alone}{uncounted(summary)}"
 
 
 def describe_person(summary: Mapping[str, Any]) -> str:
+    """The guarantee of a person at every party, with what it leaves out."""
+    return _person(summary) + ("" if summary["person"]["epsilon"] is None else uncounted(summary))
+
+
+def _person(summary: Mapping[str, Any]) -> str:
     whose = f"a person at all {len(summary['parties'])} parties" if "parties" in summary else "a person at all parties"
     person = summary["person"]
     if person["epsilon"] is None:
@@ -72,7 +144,7 @@ def details(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield (
         "a row's own embeddings",
         f"epsilon {summary['privacy']['release_epsilon']:.2f} a release, {max(known):.2f} in all at delta "
-        f"{summary['delta']:g}: at one party, with the models held fixed; it bounds nothing else",
+        f"{summary['delta']:g}: at one party, with the models held fixed; it bounds nothing else{uncounted(summary)}",
     )
 
 

@@ -295,6 +295,7 @@ def test_a_mounted_key_is_read_by_our_user_through_its_group(entered: Path, mode
         (real / name).chmod(mode)
         (keys / name).symlink_to(Path("..data") / name)
     (keys / "..data").symlink_to(real.name)
+    keys.chmod(0o1777)  # its mount is a file system in memory
     assert _loads(keys, 10001) == taken
 
 

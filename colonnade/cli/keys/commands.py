@@ -71,7 +71,7 @@ def renew(folder: Folder) -> None:
     missing = f"make a first one: colonnade certs request NAME {folder}"
     key = load_key(folder / "key.pem", hint=missing)
     path = folder / "cert.pem"
-    certificate = read_certificate(files.read(path, hint=missing), str(path))
+    certificate = read_certificate(files.read(path, own=True, hint=missing), str(path))
     name = name_of(certificate)
     made = make_request(key, name, describe(certificate).hosts)
     _keep_request(made, key, name, folder)

@@ -9,7 +9,7 @@ import typer
 
 from colonnade.client.privacy.answers import KINDS, reserved
 from colonnade.common.errors import InputError
-from colonnade.common.privacy.accounting.ledger import Verdict, newest, verify
+from colonnade.common.privacy.accounting.ledger import Verdict, newest, refuse_unpinned, verify
 from colonnade.common.run.activity import activity
 from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.run_folder import PartyFolder
@@ -26,7 +26,10 @@ def ledger(
     check: Annotated[bool, typer.Option("--verify", help="verify its chain of hashes")] = False,
     head: Annotated[bool, typer.Option("--head", help="print the newest hash alone, to note elsewhere")] = False,
 ) -> None:
-    """Prints what left by kind of message, the verdict on the chain of hashes, or the newest verified hash."""
+    """Prints what left by kind of message, the verdict on the chain of hashes, or the newest hash.
+
+    Refuses a ledger that is shorter than the pin beside it says.
+    """
     path = folder
     if folder.is_dir():
         party = PartyFolder(folder)
@@ -42,6 +45,8 @@ def ledger(
         with activity("verifying the hashes"):
             found = verify(path)
         _say(path, found)
+    else:
+        refuse_unpinned(path)
     if head:
         console.say(newest(path))
     if not (check or head):
@@ -55,6 +60,7 @@ def _say(path: Path, found: Verdict) -> None:
             "before it fit",
             hint="the file was altered there, or a line before it was taken out; compare with a copy",
         )
+    refuse_unpinned(path)
     console.say(f"{counted(found.lines, 'line')}, and every hash fits")
     if found.torn:
         where = ", ".join(map(str, found.torn[:_NAMED])) + (" .." if len(found.torn) > _NAMED else "")

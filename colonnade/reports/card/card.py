@@ -39,9 +39,9 @@ from colonnade.reports.console.summary import (
     what_else,
 )
 from colonnade.reports.decision import confusion_of, decision_rows
-from colonnade.reports.guarantee import by_party, describe_person, describe_privacy, details, void
+from colonnade.reports.guarantee import by_party, describe_person, describe_privacy, details, uncounted, void
 from colonnade.reports.html.page import render, tile
-from colonnade.reports.records.ledgers import describe_kind
+from colonnade.reports.records.ledgers import describe_kind, refuse_lost
 from colonnade.reports.records.run import RecordedRun, is_party, read_run
 from colonnade.reports.run_page.about import headline
 from colonnade.reports.run_page.parties import FOREST_COLUMNS, forest_columns, tree_bytes
@@ -180,7 +180,8 @@ def _parties(run: RecordedRun, config: Config | None) -> CardTable:
         missed = run.summary.get("missing", {}).get(name, "not known")
         own_part = (model, spent) if forest is None else forest_columns(forest["parties"][name])
         lines.append((name, columns, source, *own_part, missed))
-    between = ("model", "epsilon, this party alone") if forest is None else FOREST_COLUMNS
+    alone = f"epsilon, this party alone{uncounted(run.summary)}"
+    between = ("model", alone) if forest is None else FOREST_COLUMNS
     heads = ("party", "columns", "source", *between, "rounds missed")
     about = f"Parties. Privacy: {describe_person(run.summary)}." if epsilons and delta is not None else "Parties"
     return CardTable(heads, lines, about, (0, 2))
@@ -375,6 +376,7 @@ def write_card(folder: Path, out: Path | None = None, groups: str = "") -> Writt
     run = read_run(folder)
     if run.summary["status"] == "unfinished":
         raise InputError(f"{folder}: the run has not ended", hint="a card is of a run that has; wait, or resume it")
+    refuse_lost(folder, run.parties)
     if out is not None and out.suffix not in ("", ".md", ".html"):
         raise InputError(f"--out {out}: a card is a .md file with a .html file beside it", hint="name the .md file")
     own = RunFolder(folder).card_answers.resolve()

@@ -16,7 +16,7 @@ from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.progress import JUDGED, megabytes, score_words
 from colonnade.reports.console.screen import Screen
 from colonnade.reports.decision import confusion_of, decision_rows
-from colonnade.reports.guarantee import describe_privacy, details
+from colonnade.reports.guarantee import describe_privacy, details, with_ledgers
 from colonnade.reports.words import counted
 
 _OWN = {"test_accuracy_": "parties' test accuracy", "test_rmse_": "parties' test RMSE"}
@@ -60,6 +60,7 @@ def show_summary(
     """
     if (summary := RunFolder(folder).read_summary()) is None:
         return
+    summary = with_ledgers(summary, folder)
     parties = counted(len(summary["parties"]), "party")
     what = f"{summary['protocol']} on {summary['dataset']}, {parties}, {counted(summary['rounds'], 'round')}"
     console.print()

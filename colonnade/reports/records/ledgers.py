@@ -10,6 +10,7 @@ from pathlib import Path
 
 from colonnade.common.contracts.registry import CONTRACTS, NAMES
 from colonnade.common.privacy.accounting.budget import reservations
+from colonnade.common.privacy.accounting.ledger import refuse_unpinned
 from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports.words import counted
@@ -42,6 +43,12 @@ def read_books(folder: Path, parties: Iterable[str]) -> dict[str, Book]:
     for party in parties:
         _read(RunFolder(folder).party(party).ledger, party, books)
     return books
+
+
+def refuse_lost(folder: Path, parties: Iterable[str]) -> None:
+    """Raises CheckpointError if a party's ledger in a run's folder has lost lines since its pin was written."""
+    for party in parties:
+        refuse_unpinned(RunFolder(folder).party(party).ledger)
 
 
 def read_books_of(ledger: Path) -> dict[str, Book]:

@@ -21,6 +21,7 @@ from colonnade.common.observability.telemetry import Event
 from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.run.json_text import is_number, read_lines
 from colonnade.common.run.run_folder import PartyFolder, RunFolder, describe_source, read_record
+from colonnade.reports.guarantee import with_ledgers
 from colonnade.reports.records.ledgers import Book, read_books
 from colonnade.server.member.timeline import follow
 
@@ -183,7 +184,8 @@ class RecordedRun:
     """Content of a run's folder.
 
     Attributes:
-        summary: content of summary.json; for an unfinished run, built from its events.
+        summary: content of summary.json, its privacy as the ledgers in the folder have it; for an unfinished run,
+            built from its events.
         incidents: events of the parties whose folders are here, by time.
         books: releases of the parties, by kind of message.
         config: text of the configuration, "" if missing.
@@ -239,7 +241,7 @@ def read_run(folder: Path) -> RecordedRun:
         raise InputError(f"{folder} holds no run", hint=_HINT)
     config = _text(run.config) or _text(run.server_config)
     ended = summary is not None and _is_newest(events)
-    said = summary if summary is not None and ended else _so_far(events, config)
+    said = with_ledgers(summary, folder) if summary is not None and ended else _so_far(events, config)
     if run.virtual:
         said = {**said, "clock": "virtual"}
     clock = Clock(events, virtual=said.get("clock") == "virtual")

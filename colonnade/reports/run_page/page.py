@@ -12,6 +12,7 @@ from colonnade.common.observability.telemetry import Event
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports.console.outputs import output_file, write_text
 from colonnade.reports.html.page import render, script
+from colonnade.reports.records.ledgers import refuse_lost
 from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.run_page.about import answer, cards, described, notes
 from colonnade.reports.run_page.charts import TEMPLATES, charts
@@ -37,6 +38,8 @@ def write_page(runs: Sequence[RecordedRun], out: Path | None = None, again: floa
     places = [run.folder.resolve() for run in runs]
     if twice := [run.folder for run, place in zip(runs, places, strict=True) if places.count(place) > 1]:
         raise InputError(f"{twice[0]} is named twice", hint="a run is compared with others")
+    for run in runs:
+        refuse_lost(run.folder, run.parties)
     first = RunFolder(runs[0].folder)
     page = output_file(out, first.report if len(runs) == 1 else first.comparison)
     write_text(page, html(runs, page.parent, again))

@@ -15,6 +15,7 @@ import numpy as np
 from colonnade.common.data.columns.distribution import ColumnBins, DistributionFile
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.errors import ColonnadeError, InputError
+from colonnade.common.privacy.accounting.ledger import refuse_unpinned
 from colonnade.common.run.json_text import is_number, read_lines
 from colonnade.common.run.run_folder import PartyFolder, RunFolder
 from colonnade.common.text import plain
@@ -36,6 +37,7 @@ def party_page(folder: Path) -> str:
     """A party's own view of a run: its columns, with changes since its previous run, and its messages."""
     own = PartyFolder(folder)
     own.refuse_unreadable()
+    refuse_unpinned(own.ledger)
     name, agreed = _config(own)
     books, columns = read_books_of(own.ledger), _columns(own)
     if not books and not columns:

@@ -113,7 +113,10 @@ def privacy_card(run: RecordedRun) -> dict[str, Any]:
     if "privacy" in said:
         person = (said.get("person") or {}).get("epsilon")
         if person is not None:
-            value, lines = f"epsilon {person:.2f} for a person", [_sentence(headline(said)), *lines]
+            value, lines = (
+                f"epsilon {person:.2f} for a person{guarantee.uncounted(said)}",
+                [_sentence(headline(said)), *lines],
+            )
         else:
             value, tone = "No guarantee", "warn"
             lines = lines if said["privacy"] is None else [_sentence(headline(said)), *lines]
@@ -189,7 +192,9 @@ def _by_party(run: RecordedRun, spent: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "heads": ("party", "releases", *(_ADJACENCIES[kind] for kind in kinds), "delta"),
         "rows": rows,
-        "caption": "Privacy spent by every party" + (", by the accounting" if why else ""),
+        "caption": "Privacy spent by every party"
+        + (", by the accounting" if why else "")
+        + guarantee.uncounted(run.summary),
     }
 
 

@@ -157,7 +157,7 @@ class Authority:
         hint = f"make one, on a machine that stays offline: colonnade certs ca {folder}"
         key = load_key(folder / "key.pem", hint=hint)
         path = folder / "cert.pem"
-        certificate = read_certificate(files.read(path, hint=hint), str(path))
+        certificate = read_certificate(files.read(path, own=True, hint=hint), str(path))
         if certificate.public_key() != key.public_key():
             raise IdentityError(f"{folder}/key.pem does not belong to {path}", hint=hint)
         if not is_authority(certificate):

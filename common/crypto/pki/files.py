@@ -1,8 +1,13 @@
-"""Files of keys, certificates and lists: written atomically, keys readable by their owner only."""
+"""Files of keys, certificates and lists: written atomically, keys readable by their owner only.
+
+An identity is refused if another user can change one of its files or what its folder holds. Root is trusted.
+"""
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import secrets
 import stat
 from pathlib import Path
@@ -59,12 +64,29 @@ def make_folder(path: Path) -> Path:
     return path
 
 
-def read(path: Path, *, private: bool = False, hint: str = "") -> bytes:
-    """The bytes of a file; with `private`, only if no other user can read it. `hint` tells how to get it."""
+def refuse_shared(folder: Path) -> None:
+    """Raises IdentityError if there is such a folder and another user can change what it holds."""
+    if folder.is_dir():
+        _check_own(folder, folder.stat())
+
+
+def read(path: Path, *, private: bool = False, own: bool = False, hint: str = "") -> bytes:
+    """The bytes of a file.
+
+    Args:
+        private: refuses a file that another user can read or change.
+        own: refuses a file that another user can change.
+        hint: how to get the file.
+    """
     try:
         with path.open("rb") as stream:
+            if private or own:
+                for folder in dict.fromkeys((path.parent, path.resolve().parent)):  # a mounted file is a link
+                    refuse_shared(folder)
             if private:
                 _check_private(path, os.fstat(stream.fileno()))
+            if private or own:
+                _check_own(path, os.fstat(stream.fileno()))
             return stream.read()
     except FileNotFoundError as error:
         raise IdentityError(f"there is no file {path}", hint=hint) from error
@@ -84,6 +106,37 @@ def _check_private(path: Path, status: os.stat_result) -> None:
             f"{path} holds a secret, and can be read or changed by others (mode {mode:04o})",
             hint=f"run: chmod 600 {path}; if others use this machine, make a new one",
         )
+
+
+def _check_own(path: Path, status: os.stat_result) -> None:
+    if os.name != "posix":
+        return
+    mode, again = stat.S_IMODE(status.st_mode), "if others use this machine, make new keys and get ca.pem again"
+    if status.st_uid not in (0, os.geteuid()):
+        raise IdentityError(
+            f"{path} belongs to another user, who can change it",
+            hint=f"run as root: chown {os.geteuid()} {path}; {again}",
+        )
+    # In a folder such as /tmp everyone changes only their own files, and the owner of each of ours is checked.
+    kept = stat.S_ISDIR(status.st_mode) and mode & stat.S_ISVTX
+    if not kept and not _mounted_to_read(path, status) and mode & (0o002 if _is_own_group(status.st_gid) else 0o022):
+        raise IdentityError(
+            f"{path} can be changed by others (mode {mode:04o})", hint=f"run: chmod go-w {path}; {again}"
+        )
+
+
+def _mounted_to_read(path: Path, status: os.stat_result) -> bool:
+    """True of what an orchestrator mounts: root's, on a file system that nobody here can write to."""
+    return status.st_uid == 0 and bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+
+
+def _is_own_group(group: int) -> bool:
+    """True of the group that a user has alone and by the same name, as many systems make one with each user."""
+    try:
+        user, found = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(group)
+    except KeyError:
+        return False
+    return found.gr_name == user and set(found.gr_mem) <= {user}
 
 
 def _unusable(verb: str, path: Path, error: OSError) -> IdentityError:

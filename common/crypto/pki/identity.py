@@ -35,7 +35,8 @@ def new_key() -> PrivateKey:
 
 
 def save_key(key: PrivateKey, path: Path, *, overwrite: bool = False) -> None:
-    """Writes a key to `path` as PKCS8 PEM without a password, mode 0600."""
+    """Writes a key to `path` as PKCS8 PEM without a password, mode 0600. Refuses a folder that others can change."""
+    files.refuse_shared(path.parent)
     hint = "keep it, or choose another folder: without its key a certificate is useless"
     files.write(path, key_pem(key), mode=files.PRIVATE, overwrite=overwrite, hint=hint)
 
@@ -123,8 +124,8 @@ def load_identity(where: Path | IdentityFiles, *, now: datetime | None = None) -
     """
     paths = where if isinstance(where, IdentityFiles) else IdentityFiles.in_folder(where)
     key = load_key(paths.key, hint=f"make it: colonnade certs request NAME {paths.key.parent}")
-    chain = files.read(paths.certificate, hint=_certificate_hint(paths))
-    ca = files.read(paths.ca, hint=f"copy the authority's cert.pem to {paths.ca}; {_MAKE_CA}")
+    chain = files.read(paths.certificate, own=True, hint=_certificate_hint(paths))
+    ca = files.read(paths.ca, own=True, hint=f"copy the authority's cert.pem to {paths.ca}; {_MAKE_CA}")
     certificate = read_certificate(chain, str(paths.certificate))
     name = name_of(certificate)
     if certificate.public_key() != key.public_key():

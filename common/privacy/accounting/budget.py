@@ -82,7 +82,7 @@ class Budget(Reserved):
         counts: dict[str, float] | None = None,
         noise_multiplier: float = 1.0,
     ) -> None:
-        already = 0 if path is None else _reserved(path, noise_multiplier)
+        already = 0 if path is None else paid_for(path, noise_multiplier)
         super().__init__(path, "releases", counts, already, max(1, expected // _BLOCKS))
         self._limit, self._sigma = limit, noise_multiplier
 
@@ -145,8 +145,11 @@ def reservations(path: Path) -> Iterator[tuple[int, float]]:
         yield releases, float(sigma)
 
 
-def _reserved(path: Path, sigma: float) -> float:
-    """Reservations of earlier starts that were not returned, in releases with this sigma (exact in Renyi's terms)."""
+def paid_for(path: Path, sigma: float) -> float:
+    """A ledger's reservations that were not returned, in releases with this sigma (exact in Renyi's terms).
+
+    Raises CheckpointError as `reservations`.
+    """
     cost = 0.0  # in units of 1 / sigma^2, to which Theorem 2 is proportional
     for count, of in reservations(path):
         cost += count / of**2

@@ -24,7 +24,8 @@ from typing import Any
 from colonnade.common.errors import CheckpointError, EnvironmentFault
 from colonnade.common.messaging.message import Message, dtype_name, payload_bytes, schema, tensor_specs, tensors
 from colonnade.common.run.files import open_own, sync
-from colonnade.common.run.json_text import is_torn, parse_json, read_lines
+from colonnade.common.run.json_text import is_torn, parse_json, read_lines, unsealed
+from colonnade.common.run.run_folder import PartyFolder
 
 BEGINNING = "0" * 64  # placeholder for the hash before the first line
 
@@ -106,15 +107,19 @@ def verify(path: Path) -> Verdict:
     return Verdict(lines, torn, None, head)
 
 
-def newest(path: Path) -> str:
-    """The hash of the newest line that has one, `BEGINNING` if none has. Raises OSError if it cannot be read."""
+def newest(path: Path, size: int | None = None) -> str:
+    """The hash of the newest line that has one, `BEGINNING` if none has. Raises OSError if it cannot be read.
+
+    Args:
+        size: bytes of the file to look at; None for all.
+    """
     if not path.is_file():
         return BEGINNING
-    size = path.stat().st_size
+    size = path.stat().st_size if size is None else size
     for begin in dict.fromkeys((max(size - _TAIL, 0), 0)):
         with path.open("rb") as file:
             file.seek(begin)
-            lines = file.read().splitlines()[1 if begin else 0 :]  # the first line of a part may be incomplete
+            lines = file.read(size - begin).splitlines()[1 if begin else 0 :]  # a part's first may be incomplete
         for raw in reversed(lines):
             if found := _parted(raw)[1]:
                 return found
@@ -130,10 +135,13 @@ def mark(path: Path) -> str:
         return f"{os.fstat(file.fileno()).st_size} {newest(path)}"
 
 
-def refuse_shorter(path: Path, before: str) -> None:
+def refuse_shorter(path: Path, before: str, *, lines: bool = True) -> None:
     """Refuses a file that has lost lines since `mark` gave `before`, or whose lines were altered.
 
     Skips initial lines without hashes, which earlier versions wrote.
+
+    Args:
+        lines: verifies the hash of every line; False for pages, which compare the length and the newest hash alone.
 
     Raises:
         CheckpointError: naming the file and, where it is known, the line.
@@ -146,8 +154,13 @@ def refuse_shorter(path: Path, before: str) -> None:
     if found < size:
         what = f"has {found} bytes" if path.is_file() else "is missing"
         raise CheckpointError(f"{path} {what}, and had {size} when this folder was last used", hint=LOST)
-    if not found:
-        return
+    if lines and found:
+        _verify_lines(path)
+    if size and newest(path, size) != head:
+        raise CheckpointError(f"{path} is another file than when this folder was last used", hint=LOST)
+
+
+def _verify_lines(path: Path) -> None:
     seen, chained = BEGINNING, False
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
@@ -158,17 +171,23 @@ def refuse_shorter(path: Path, before: str) -> None:
                     raise CheckpointError(f"{path}, line {number}: its hash does not fit what is before it", hint=LOST)
             elif chained and _is_entry(raw):
                 raise CheckpointError(f"{path}, line {number}: its hash is missing", hint=LOST)
-    if size and not _had(path, size, head):
-        raise CheckpointError(f"{path} is another file than when this folder was last used", hint=LOST)
 
 
-def _had(path: Path, size: int, head: str) -> bool:
-    """True if the newest hash within `size` bytes is `head`."""
-    seen = BEGINNING
-    with path.open("rb") as file:
-        for raw in file.read(size).splitlines():
-            seen = _parted(raw)[1] or seen
-    return seen == head
+def refuse_unpinned(path: Path) -> None:
+    """Refuses a party's ledger that has lost lines since the pin beside it was written.
+
+    Raises:
+        CheckpointError: it has; or the pin was altered.
+    """
+    pin = PartyFolder(path.parent).pinned
+    try:
+        before = unsealed(pin.read_bytes()).get("ledger") if pin.is_file() else None
+    except (OSError, ValueError):
+        raise CheckpointError(
+            f"{pin} is torn or was altered, and {path} cannot be compared with it", hint=LOST
+        ) from None
+    if before:  # which versions before 0.3 did not write
+        refuse_shorter(path, str(before), lines=False)
 
 
 @contextmanager

@@ -12,11 +12,13 @@ import torch
 
 import colonnade.common
 from colonnade.cli.read.ledger import ledger as summarise
-from colonnade.common.errors import InputError
+from colonnade.common.errors import CheckpointError, InputError
 from colonnade.common.messaging.message import PartyMessage
 from colonnade.common.privacy.accounting.budget import Budget
-from colonnade.common.privacy.accounting.ledger import Ledger, newest
+from colonnade.common.privacy.accounting.ledger import Ledger, mark, newest
 from colonnade.common.protocols.split import Embedding, Evaluation
+from colonnade.common.run.json_text import sealed
+from colonnade.common.run.run_folder import STAMP, PartyFolder
 from colonnade.reports.records.ledgers import KINDS, describe_kind
 from tests.support.towers import declare_operators
 
@@ -93,6 +95,22 @@ def test_it_verifies_and_names_the_first_broken_line(home: Path, capfd: pytest.C
     path.write_text(path.read_text().replace('"rows": 2', '"rows": 1'))
     with pytest.raises(InputError, match=f"line {count}: its hash does not fit"):
         summarise(home, check=True, head=False)
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("left", [0, 2])
+def test_a_ledger_that_is_shorter_than_its_pin_is_refused(home: Path, check: bool, left: int) -> None:
+    path, pin = home / "ledger.jsonl", PartyFolder(home).pinned
+    pin.write_bytes(sealed({"run": "1", "ledger": mark(path), **STAMP}))
+    whole = path.read_bytes()
+    summarise(home, check=check, head=True)
+    path.write_bytes(b"".join(whole.splitlines(keepends=True)[:left]))
+    with pytest.raises(CheckpointError, match=rf"{path} has \d+ bytes, and had {len(whole)}"):
+        summarise(path, check=check, head=False)
+    path.write_bytes(whole)
+    pin.write_bytes(pin.read_bytes().replace(b'"ledger": "', b'"ledger": "1'))
+    with pytest.raises(CheckpointError, match=f"{pin} is torn or was altered"):
+        summarise(home, check=check, head=False)
 
 
 def test_a_line_truncated_by_a_crash_is_reported(home: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -99,6 +100,41 @@ def test_a_readable_key_is_refused(alice: Path) -> None:
     message, hint = refusal(alice)
     assert "can be read or changed by others" in message
     assert "chmod 600" in hint
+
+
+@pytest.mark.parametrize(("name", "mode"), [("", 0o777), ("", 0o703), ("cert.pem", 0o646), ("ca.pem", 0o666)])
+def test_what_others_can_change_is_refused(alice: Path, name: str, mode: int) -> None:
+    (alice / name).chmod(mode)
+    message, hint = refusal(alice)
+    assert message == f"{alice / name} can be changed by others (mode {mode:04o})"
+    assert f"chmod go-w {alice / name}" in hint
+
+
+def test_what_a_link_leads_to_is_refused_too(alice: Path, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (alice / "ca.pem").rename(shared / "ca.pem")
+    (alice / "ca.pem").symlink_to(shared / "ca.pem")
+    assert load_identity(alice).name == "alice"
+    shared.chmod(0o777)
+    assert refusal(alice)[0].startswith(f"{shared} can be changed by others")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users")
+@pytest.mark.parametrize("name", ["", "key.pem", "cert.pem", "ca.pem"])
+def test_files_of_another_user_are_refused_and_those_of_a_shared_group(alice: Path, name: str) -> None:
+    os.chown(alice / name, 0, 10001)
+    assert load_identity(alice).name == "alice"
+    if name != "key.pem":  # of which the group may do nothing
+        before = (alice / name).stat().st_mode
+        (alice / name).chmod(0o775)
+        assert "can be changed by others (mode 0775)" in refusal(alice)[0]
+        os.chown(alice / name, 0, 0)  # root's own group
+        assert load_identity(alice).name == "alice"
+        (alice / name).chmod(before & 0o777)
+    os.chown(alice / name, 10001, 0)
+    message, hint = refusal(alice)
+    assert message == f"{alice / name} belongs to another user, who can change it" and "chown 0" in hint
 
 
 def test_an_expired_certificate_gives_its_date_of_expiry(federation: Federation, tmp_path: Path) -> None:

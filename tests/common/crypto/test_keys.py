@@ -98,10 +98,22 @@ def test_the_group_may_read_only_files_mounted_by_root(
     path = tmp_path / "key.pem"
     save_key(new_key(), path)
     status = os.stat_result((0o100000 | mode, 1, 1, 1, owner, owner, 1, 0, 0, 0))
+    folder = os.stat_result((0o040755, 1, 1, 1, owner, owner, 1, 0, 0, 0))
     monkeypatch.setattr(os, "fstat", lambda _: status)
+    monkeypatch.setattr(os, "stat", lambda *_, **__: folder)
     monkeypatch.setattr(os, "geteuid", lambda: us)
     with nullcontext() if fine else pytest.raises(IdentityError, match="by others"):
         load_key(path)
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o757])
+def test_no_key_is_made_in_a_folder_that_others_can_change(tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(mode)
+    with pytest.raises(IdentityError, match=rf"can be changed by others \(mode {mode:04o}\)") as caught:
+        save_key(new_key(), tmp_path / "key.pem")
+    assert f"chmod go-w {tmp_path}" in caught.value.hint and not list(tmp_path.iterdir())
+    tmp_path.chmod(0o1777)  # as /tmp: nobody changes files of others
+    save_key(new_key(), tmp_path / "key.pem")
 
 
 def test_keys_of_other_kinds_are_refused() -> None:
