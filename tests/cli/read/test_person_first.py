@@ -81,7 +81,8 @@ def test_a_persons_epsilon_is_the_first(outputs: dict[str, str], where: str) -> 
     ],
 )
 def test_ledgers_give_what_the_server_would_sum_up(tmp_path: Path, protocol: str, privacy: str) -> None:
-    cfg = config(yaml.safe_load(protocol), f"federation.privacy={privacy}", "federation.epochs=0", "federation.rounds=1")
+    sets = f"federation.privacy={privacy}", "federation.epochs=0", "federation.rounds=1"
+    cfg = config(yaml.safe_load(protocol), *sets)
     made = Schedule(cfg.federation, 1797, 0)
     assert made.privacy is not None
     trained = dict.fromkeys(cfg.federation.names, 5.0)
