@@ -129,7 +129,7 @@ class LinearModel(Local):
 
     def __init__(self, digits: NDArray[np.bool_], mean: Floats, coefficients: Floats) -> None:
         super().__init__(LinearPart(digits, mean, coefficients))
-        self.coefficients, self._mean = coefficients, mean
+        self.coefficients, self._mean, self._digits = coefficients, mean, digits
         self.errors: Floats | None = None  # of coefficients of one logit, given the other parties' part
 
     def of_rows(self, features: Columns, rows: Tensor) -> Tensor:
@@ -183,8 +183,12 @@ class LinearModel(Local):
         return found
 
     def record(self) -> dict[str, Any]:
-        """Coefficients of the encoded columns, a list per logit, and the means that are subtracted first."""
-        found = {"coefficients": self.coefficients.tolist(), "means": self._mean.tolist()}
+        """Coefficients of the encoded columns, a list per logit, the means that are subtracted first, and before that
+        the number to whose nearest multiple a column is rounded, 0 where it is not.
+        """
+        rounded = np.where(self._digits, STEP, 0.0)
+        parts = {"coefficients": self.coefficients, "means": self._mean, "multiples": rounded}
+        found: dict[str, Any] = {name: part.tolist() for name, part in parts.items()}
         if self.errors is None:
             return found
         p = erfc(np.abs(self.coefficients[:, 0] / self.errors) / np.sqrt(2))  # Wald's test, two-sided

@@ -16,7 +16,7 @@ from colonnade.common.config.members import Config, LaunchConfig
 from colonnade.common.config.remedy import command
 from colonnade.common.errors import MemberFailed
 from colonnade.common.observability.telemetry import Listener, advances
-from colonnade.common.parsing.dump import config_files, config_tree, member_text
+from colonnade.common.parsing.dump import config_files, config_tree, files_beside, member_text
 from colonnade.common.parsing.earlier_defaults import load_begun
 from colonnade.common.run.event_loop import interrupts_raised
 from colonnade.common.run.files import write_durably
@@ -154,7 +154,10 @@ class Launch:
         Members read theirs from the scratch folder: a resumed run keeps its old files until it completes another round.
         """
         tree = config_tree(self._config)
-        kept = {self._folder.launch: json.dumps({"base": str(self._base)}), **config_files(tree, self._folder)}
+        kept = {
+            self._folder.launch: json.dumps(self._folder.place(self._base, files_beside(tree, self._base))),
+            **config_files(tree, self._folder),
+        }
         if self._secure:
             temporary_identities(self._scratch / "members", self._names, tree)
             names = (self._folder.server_config, *(self._folder.party(name).config for name in self._names))

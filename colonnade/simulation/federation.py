@@ -48,7 +48,7 @@ from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, PartyFailed, TrainingDiverged
 from colonnade.common.messaging.message import Message, largest_bytes, snapshot
 from colonnade.common.observability.telemetry import Event, Telemetry
-from colonnade.common.parsing.dump import config_files, config_tree
+from colonnade.common.parsing.dump import config_files, config_tree, files_beside
 from colonnade.common.parsing.error_messages import whose
 from colonnade.common.run.activity import activity
 from colonnade.common.run.checkpoints import Checkpoints, MemoryCheckpoints
@@ -148,9 +148,10 @@ class RunFiles:
     def keep_config(self) -> None:
         tree = config_tree(self._config)
         place = self.folder.launch if self._whole else self.folder.simulated
+        where = self.folder.place(self._base, files_beside(tree, self._base))
         for path, text in {
             **config_files(tree, self.folder),
-            place: json.dumps({"base": str(self._base), "clock": "virtual", **({} if self._whole else STAMP)}),
+            place: json.dumps({**where, "clock": "virtual", **({} if self._whole else STAMP)}),
         }.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_durably(path, text.encode())

@@ -24,13 +24,24 @@ from colonnade.simulation.federation import Outcome, RunFiles, Simulation
 def simulate_in(config: Config, base: Path, folder: Path, listeners: Sequence[Listener] = ()) -> Outcome:
     """Runs a federation on the virtual clock, or resumes the run in its folder, and leaves the files of a run."""
     run = RunFolder(folder)
-    telemetry = Telemetry(run.events, *listeners)
+    telemetry = Telemetry(run.events, _forgetting(run), *listeners)
     simulation = Simulation(config, base, telemetry=telemetry, files=RunFiles(folder, config, base))
     with closing(telemetry), tracked(telemetry, config, base, folder):
         try:
             return simulation.run()
         finally:
             _write_summary(simulation, run)
+
+
+def _forgetting(run: RunFolder) -> Listener:
+    """Removes an earlier start's results when this one has done a round."""
+    left = [run]
+
+    def note(event: Event) -> None:
+        if left and event["kind"] == "round":
+            left.pop().forget_results()
+
+    return note
 
 
 def _write_summary(simulation: Simulation, run: RunFolder) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_origin, runtime_checkable
 
@@ -16,6 +16,7 @@ from colonnade.common.crypto.pki.names import SERVER
 from colonnade.common.run.run_folder import RunFolder
 
 _PATHS = ("path", "folder", "identity", "revoked", "file")  # keys whose values are paths
+_QUOTED = re.compile(r"""(['"])([^'"*?\[\n]+\.\w+)\1""")  # in a query: a file's name
 _CODE = re.compile(r"(.+\.py)(:\w+)")
 KIND_KEYS = ("source", "kind", "mechanism", "name")  # keys that decide the other keys of their section
 
@@ -113,32 +114,50 @@ def relocated(tree: Mapping[str, Any], base: Path, folder: Path | None = None) -
         folder: the other folder; None for absolute paths.
     """
     made = copy.deepcopy(dict(tree))
-    _relocate(made, base, None if folder is None else folder.resolve())
+    to = None if folder is None else folder.resolve()
+    _replace_paths(made, lambda path: _moved(path, base, to) if _is_beside(path, base) else path)
     return made
 
 
-def _relocate(node: Any, base: Path, folder: Path | None) -> None:
+def files_beside(tree: Mapping[str, Any], base: Path) -> list[str]:
+    """The relative paths in a configuration that exist in the folder that they are relative to, sorted."""
+    found = set[str]()
+
+    def note(path: str) -> str:
+        if _is_beside(path, base):
+            found.add(path)
+        return path
+
+    _replace_paths(copy.deepcopy(dict(tree)), note)
+    return sorted(found)
+
+
+def _replace_paths(node: Any, replace: Callable[[str], str]) -> None:
     if isinstance(node, list):
         for each in node:
-            _relocate(each, base, folder)
+            _replace_paths(each, replace)
     if not isinstance(node, dict):
         return
     for key, value in node.items():
         if not isinstance(value, str):
-            _relocate(value, base, folder)
+            _replace_paths(value, replace)
         elif code := _CODE.fullmatch(value):
-            node[key] = _moved(code[1], base, folder) + code[2]
+            node[key] = replace(code[1]) + code[2]
         elif key in _PATHS:
-            node[key] = _moved(value, base, folder)
+            node[key] = replace(value)
         elif key == "url" and value.startswith("sqlite:///"):
-            node[key] = "sqlite:///" + _moved(value.removeprefix("sqlite:///"), base, folder)
+            node[key] = "sqlite:///" + replace(value.removeprefix("sqlite:///"))
+        elif key == "query":
+            node[key] = _QUOTED.sub(lambda match: match[1] + replace(match[2]) + match[1], value)
+
+
+def _is_beside(path: str, base: Path) -> bool:
+    own = Path(path).expanduser()
+    return not own.is_absolute() and (base / own).exists()
 
 
 def _moved(path: str, base: Path, folder: Path | None) -> str:
-    own = Path(path).expanduser()
-    if own.is_absolute() or not (base / own).exists():
-        return path
-    found = (base / own).resolve()
+    found = (base / path).resolve()
     if folder is None:
         return str(found)
     moved = os.path.relpath(found, folder)

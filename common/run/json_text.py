@@ -59,12 +59,19 @@ def _last_byte(path: Path) -> bytes:
 _MOST = (1 << 63) - 1
 
 
-def parse_json(text: bytes | str) -> Any:
-    """`json.loads`, with ValueError also for a text that is nested too deeply."""
+def parse_json(text: bytes | str, *, once: bool = False) -> Any:
+    """`json.loads`, with ValueError also for a text that is nested too deeply; with `once`, for a key given twice."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_once if once else None)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is given twice")
+    return found
 
 
 def whole(value: object, most: int = _MOST) -> int:

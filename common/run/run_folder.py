@@ -9,7 +9,8 @@ command imports this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -177,9 +178,24 @@ class RunFolder(MemberFolder):
         except (OSError, ValueError):
             return None
 
+    def place(self, base: Path, files: Sequence[str]) -> dict[str, object]:
+        """Content of launch.json about the folder that paths in the configuration are relative to.
+
+        Args:
+            files: those paths that exist beside it.
+        """
+        return {"base": str(base), "up": os.path.relpath(base.resolve(), self.path.resolve()), "files": list(files)}
+
     def base(self) -> Path | None:
-        """The folder that paths in the configuration are relative to; None if `up` has begun no run."""
-        return _base(self.launch)
+        """The folder that paths in the configuration are relative to; None if `up` has begun no run.
+
+        In a run that was moved or copied together with this folder, it is the one at the new place: it lies there as it
+        lay, with all its files.
+
+        Raises:
+            InputError: only some of the files are there.
+        """
+        return self._base(self.launch)
 
     def begun_base(self, hint: str) -> Path:
         """As `base`, but raises InputError with this hint instead of returning None."""
@@ -194,7 +210,31 @@ class RunFolder(MemberFolder):
 
     def simulated_base(self) -> Path | None:
         """As `base`, for a simulated run."""
-        return _base(self.simulated)
+        return self._base(self.simulated)
+
+    def _base(self, path: Path) -> Path | None:
+        found = read_record(path) or {}
+        base, up, files = (found.get(key) for key in ("base", "up", "files"))
+        if not isinstance(base, str):
+            return None
+        if not isinstance(up, str) or not isinstance(files, list):  # of an earlier version
+            return Path(base)
+        here = Path(os.path.normpath(self.path.resolve() / up))
+        there = [(here / str(name)).exists() for name in files]
+        if here == Path(base).resolve() or not any(there):
+            return Path(base)
+        if not all(there):
+            raise InputError(
+                f"{self.path} was moved or copied: {here} has {files[there.index(True)]} and no "
+                f"{files[there.index(False)]}, and the run was begun with the files in {base}",
+                hint=f"bring all of them to {here}; or remove those that are there, and it reads {base}",
+            )
+        return here
+
+    def forget_results(self) -> None:
+        """Removes what an earlier start has left about its model: the run goes on to another one."""
+        self.summary.unlink(missing_ok=True)
+        self.scores.unlink(missing_ok=True)
 
     def read_summary(self) -> dict[str, Any] | None:
         """Content of summary.json; None if it is missing, or not a summary."""
@@ -214,8 +254,3 @@ def describe_source(source: Mapping[str, Any]) -> str:
     """`dataset` of summary.json, from the section of the labels: 'digits', or a file, without an absolute folder."""
     found = str(next((source[key] for key in ("name", "folder", "path") if source.get(key)), source.get("source")))
     return Path(found).name if Path(found).is_absolute() else found
-
-
-def _base(path: Path) -> Path | None:
-    found = (read_record(path) or {}).get("base")
-    return Path(found) if isinstance(found, str) else None

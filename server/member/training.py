@@ -125,7 +125,7 @@ class ServerRun(ServerMember):
     def _note_first(self, event: Event) -> None:
         if advances(event) and not self.went_on:
             self.went_on = True
-            self._folder.summary.unlink(missing_ok=True)  # the previous start's
+            self._folder.forget_results()
         if event["kind"] == "round" and self._first is None:
             self._first = event["time"]
 

@@ -385,8 +385,20 @@ class ServerContext:
             learned["right"] = round_off(self._right)  # share of the batch predicted correctly before its step
         self.telemetry.event("round", round=round, **learned, **self._progress(round, responses))
         self.round, self._right = round, None
+        if not self.best.round and "details" in self.state and self.details:
+            self._forget_findings()
         if self.schedule.evaluations(round):
             self.phases.turn(EVALUATION)
+
+    def _forget_findings(self) -> None:
+        """Drops what an earlier start of the run found of its last model: this one's is a later one."""
+        for found in (self.details, self.scores, self.absent):
+            found.clear()
+        self._drop_metrics("val", "test")
+
+    def _drop_metrics(self, *parts: str) -> None:
+        for key in [key for key in self.metrics if key.startswith(tuple(f"{part}_" for part in parts))]:
+            del self.metrics[key]
 
     def skip(self, round: int, responses: Responses[Message]) -> None:
         """Records a round without a loss: too few parties responded to learn from it."""
@@ -420,6 +432,7 @@ class ServerContext:
         else:
             metrics |= score.some({self.measure, self.stop_metric} - set(metrics))
         named = {f"{prefix}_{name}": value for name, value in metrics.items()}
+        self._drop_metrics(prefix)  # of an earlier round: only a last evaluation measures all of them
         self.metrics.update(named)
         self.telemetry.event("evaluation", round=round, part=part, **named, **judged)
         self._judge(round, part, metrics)
@@ -505,8 +518,11 @@ def check_labels(labels: LabelColumn, federation: FederationConfig) -> None:
             hint="; ".join(["mend federation.classes, in every party's file too, or server.labels", *doubts]),
         )
     if not isinstance(federation.classes, int) and tuple(federation.classes) != tuple(labels.classes):
+        same = set(federation.classes) == set(labels.classes)
+        order = " in this order" if same else ""
         raise DataError(
-            f"federation.classes are {', '.join(federation.classes)}; the labels have {', '.join(labels.classes)}",
+            f"federation.classes are {', '.join(federation.classes)}; "
+            f"the labels have {', '.join(labels.classes)}{order}",
             hint=f"say `classes: [{', '.join(map(repr, labels.classes))}]` in every member's file, or mend the labels; "
             "case counts, and white space around a name in the table is no part of it",
         )

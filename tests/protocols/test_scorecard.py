@@ -184,7 +184,7 @@ def test_points_of_the_exported_cards_add_up_to_the_predicted_logits(whole: Outc
             exact += bins.map(points["points"])
             rounded += bins.map(points["rounded"]).astype(int)
     logits = (whole.server.state["start"] + whole.server.state["scores"])[:, 0].numpy()
-    np.testing.assert_allclose((scale["offset"] - exact) / scale["factor"], logits, atol=1e-4)
+    np.testing.assert_allclose((scale["offset"] - exact) / scale["factor"], logits, atol=1e-6)
     assert file == "scorecard.json" and np.abs(exact - rounded).max() <= 0.5 * (1 + len(binned(whole, table)))
     assert scale["factor"] * np.log(50) + scale["offset"] == pytest.approx(600)
 

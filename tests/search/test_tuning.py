@@ -288,13 +288,17 @@ def test_paths_of_the_best_configuration_are_relative_to_its_folder(tmp_path: Pa
     (tmp_path / "towers.py").write_text("def tower(shape, width): ...\n")
     tree = {"a": {"path": "data", "model": {"file": "./towers.py:tower"}, "model2": "./towers.py:tower"},
             "b": {"folder": "mnist", "path": str(tmp_path)}}  # fmt: skip
-    from colonnade.common.parsing.dump import relocated
+    from colonnade.common.parsing.dump import files_beside, relocated
 
     made = relocated(tree, tmp_path, tmp_path / "runs" / "x")
     assert made["a"] == {"path": "../../data", "model": {"file": "../../towers.py:tower"},
                          "model2": "../../towers.py:tower"}  # fmt: skip
     assert made["b"] == tree["b"]
     assert relocated(tree, tmp_path)["a"]["path"] == str(tmp_path / "data")
+    query = {"query": "select * from 'data.csv' where kind = 'elsewhere.csv'"}
+    (tmp_path / "data.csv").touch()
+    assert files_beside({**tree, "c": query}, tmp_path)[-1] == "data.csv"
+    assert f"from '{tmp_path}/data.csv' where kind = 'elsewhere.csv'" in relocated(query, tmp_path)["query"]
 
 
 def test_folders_share_trials_by_a_storage(tmp_path: Path) -> None:

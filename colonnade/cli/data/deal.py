@@ -43,6 +43,7 @@ from colonnade.reports.console.outputs import csv_text
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.words import encoded_rows
 from colonnade.server.privacy import digest_of
+from colonnade.server.training.context import check_labels
 
 _STAMP = "dealt.json"
 _LASTING = ("scale", "noise", "missing", "unseen", "store")  # keys of `data` that apply to the dealt columns too
@@ -205,6 +206,7 @@ class _Dealing:
         assert self.config.server is not None  # members were checked
         own, task = self.tree["server"], self.config.federation.task
         labels = load_labels(self.config.server.labels, self.base, task)
+        check_labels(labels, self.config.federation)
         name = describe_source(own["labels"])
         self._write_ids(own["labels"].get("key") or "id", labels)
         self.tables[SERVER] = digest_of(labels)

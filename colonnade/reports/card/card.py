@@ -266,7 +266,8 @@ def _dates(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, objec
 def _good(run: RecordedRun) -> Iterator[tuple[str, object]]:
     yield from metric_rows(run.summary, {f"test_{key}": f"test {name}" for key, name in _MORE.items()})
     yield from own_models(run.summary["metrics"])
-    yield "parties", (run.explained or {}).get("said", "not measured: colonnade explain RUN says who matters")
+    unmeasured = f"not measured: {run.outdated or 'colonnade explain RUN says who matters'}"
+    yield "parties", (run.explained or {}).get("said", unmeasured)
 
 
 def _importance(run: RecordedRun) -> Iterator[CardTable]:

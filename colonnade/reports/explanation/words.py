@@ -215,6 +215,7 @@ def numbers(trained: Trained, found: Findings) -> dict[str, Any]:
     return {
         "federation": trained.config.federation.id,
         "protocol": trained.config.federation.protocol.name,
+        "run": trained.folder.number(),
         "round": trained.round,
         "rounds": trained.server.schedule.rounds,
         "part": found.part,

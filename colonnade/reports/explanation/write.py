@@ -175,7 +175,8 @@ def _write_owned(trained: Trained, into: RunFolder, say: Say) -> Iterator[Path]:
             continue
         folder = into.party(name).path
         make_folder(folder)
-        content = {"party": name, "federation": trained.config.federation.id, "round": trained.round, **own}
+        of = {"federation": trained.config.federation.id, "run": trained.folder.number(), "round": trained.round}
+        content = {"party": name, **of, **own}
         own_folder = RunFolder(folder)
         write_text(own_folder.explained, json.dumps(content, indent=2) + "\n")
         yield own_folder.explained

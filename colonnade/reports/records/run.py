@@ -21,6 +21,7 @@ from colonnade.common.observability.telemetry import Event
 from colonnade.common.parsing.yaml_tree import parse_yaml
 from colonnade.common.run.json_text import is_number, read_lines
 from colonnade.common.run.run_folder import PartyFolder, RunFolder, describe_source, read_record
+from colonnade.reports.console.summary import best_of_stopped
 from colonnade.reports.guarantee import with_ledgers
 from colonnade.reports.records.ledgers import Book, read_books
 from colonnade.server.member.timeline import follow
@@ -189,7 +190,8 @@ class RecordedRun:
         incidents: events of the parties whose folders are here, by time.
         books: releases of the parties, by kind of message.
         config: text of the configuration, "" if missing.
-        explained: content of explain.json; None if it is missing, or of version 0.2.
+        explained: content of explain.json; None if it is missing, of version 0.2, or of another model than the run's.
+        outdated: says of which model the explain.json is that was left out, and what makes it anew; else "".
         pooled: name and summary of a run on the same tables and rows pooled in one place; None without one.
     """
 
@@ -201,6 +203,7 @@ class RecordedRun:
     books: dict[str, Book]
     config: str
     explained: dict[str, Any] | None
+    outdated: str
     clock: Clock
     trace: Trace
     pooled: tuple[str, dict[str, Any]] | None = None
@@ -245,10 +248,11 @@ def read_run(folder: Path) -> RecordedRun:
     if run.virtual:
         said = {**said, "clock": "virtual"}
     clock = Clock(events, virtual=said.get("clock") == "virtual")
+    explained, outdated = _explained(run, said)
     return RecordedRun(
         folder, folder.resolve().name, said, events, incidents=_incidents(run, said["parties"]),
-        books=read_books(folder, said["parties"]), config=config, explained=_explained(run),
-        clock=clock, trace=Trace(events, clock), pooled=_pooled(run, said),
+        books=read_books(folder, said["parties"]), config=config, explained=explained,
+        outdated=outdated, clock=clock, trace=Trace(events, clock), pooled=_pooled(run, said),
     )  # fmt: skip
 
 
@@ -279,10 +283,39 @@ def _summary(run: RunFolder) -> dict[str, Any] | None:
     return found
 
 
-def _explained(run: RunFolder) -> dict[str, Any] | None:
-    """Content of explain.json; None if it is missing, or of a version with another method."""
+def _explained(run: RunFolder, said: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
+    """Content of explain.json, if it is of the run's model; else None, and why it is left out."""
     found = read_record(run.explained)
-    return found if found and "without" in found else None
+    if not found or "without" not in found:  # of a version with another method
+        return None, ""
+    if other := other_model(run, said, found):
+        again = "when it has ended, " if said["status"] == "unfinished" else ""
+        return None, f"{run.explained.name} is left out: it is of {other}; {again}colonnade explain RUN makes it anew"
+    return found, ""
+
+
+def other_model(run: RunFolder, said: Mapping[str, Any], made: Mapping[str, Any]) -> str:
+    """The model that a file in the run's folder is of, in words, and the run's own; "" if they are the same.
+
+    Args:
+        said: the run's summary.
+        made: content of the file, with `round` and, since 0.3, `run`.
+    """
+    if made.get("run") not in (None, run.number()):
+        return "another run"
+    model = model_round(said)
+    if made.get("round") == model:
+        return ""
+    now = "the run has none yet" if model is None else f"the run's is that of round {model}"
+    return f"the model of round {made.get('round')}, and {now}"
+
+
+def model_round(said: Mapping[str, Any]) -> int | None:
+    """The round whose model is the run's; None before its end."""
+    if (model := said.get("model")) is not None:
+        return int(model["round"])
+    best = best_of_stopped(said)  # a summary of version 0.2
+    return None if said["status"] == "unfinished" else int(best["round"] if best else said["rounds"])
 
 
 def folders_beside(folder: Path) -> list[Path]:

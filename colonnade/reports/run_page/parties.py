@@ -39,7 +39,8 @@ def importance(run: RecordedRun, beside: Path | None) -> dict[str, Any]:
         beside: folder of this page; None omits the link to the page of `explain`.
     """
     if (found := run.explained) is None:
-        return _absent(run)
+        found = _absent(run)
+        return {**found, "notes": [*found["notes"], *([f"{run.outdated}."] if run.outdated else [])]}
     parties, measure = found["parties"], found["measure"]
     drops = {name: parties[name]["drop_missing"] for name in found["ranked"]}
     notes = [found["said"], *([_HEADS] if any(is_number(one.get("norm")) for one in parties.values()) else [])]

@@ -101,6 +101,14 @@ class Cells:
             )
         return self.columns[name]
 
+    def refuse_twice(self, ids: Sequence[str]) -> None:
+        """Raises DataError with the line of the first id that has occurred before."""
+        seen = set[str]()
+        for id, line in zip(ids, self.lines, strict=True):
+            if id in seen:
+                raise DataError(f"{self.path}, line {line}: the id {id!r} occurs twice", hint="leave one line of it")
+            seen.add(id)
+
     def numbers(self, name: str, low: float = -np.inf, high: float = np.inf) -> Floats:
         """Finite numbers, from `low` to `high`. Raises DataError with the line."""
         cells = self.column(name)
@@ -137,13 +145,16 @@ def read_scores(path: Path, positive: str) -> dict[str, RowScores]:
     return found
 
 
-def read_predictions(path: Path, labels: Mapping[str, str], positive: str, of: str) -> RowScores:
+def read_predictions(path: Path, labels: Mapping[str, str], positive: str, of: str) -> tuple[RowScores, int]:
     """The predicted rows of a file that `colonnade predict` wrote.
 
     Args:
         labels: the class of each id, from the file `of`.
 
-    Raises DataError for an id without a label, or a label outside the two classes.
+    Returns:
+        The rows, and the number of ids without a prediction, which some member does not know.
+
+    Raises DataError for an id that occurs twice or has no label, or a label outside the two classes.
     """
     cells = Cells.read(path)
     names = [name.removeprefix(_P) for name in cells.columns if name.startswith(_P)]
@@ -152,7 +163,9 @@ def read_predictions(path: Path, labels: Mapping[str, str], positive: str, of: s
             f"{path}: expected the columns id, class and p_.. of two classes, one of them {positive!r}",
             hint="give --scores a file that `colonnade predict` has written for this run",
         )
+    cells.refuse_twice(cells.column(_ID))
     known = [row for row, cell in enumerate(cells.column(_P + positive)) if cell]
+    unknown = len(cells.lines) - len(known)
     cells = Cells(path, {name: [column[row] for row in known] for name, column in cells.columns.items()},
                   [cells.lines[row] for row in known])  # fmt: skip
     probabilities = cells.numbers(_P + positive, 0, 1)
@@ -167,7 +180,7 @@ def read_predictions(path: Path, labels: Mapping[str, str], positive: str, of: s
             )
     inside = probabilities.clip(1e-12, 1 - 1e-12)
     bad = np.array([label == positive for label in said], dtype=bool)
-    return RowScores(ids, np.log(inside / (1 - inside)), probabilities, bad)
+    return RowScores(ids, np.log(inside / (1 - inside)), probabilities, bad), unknown
 
 
 def by_id(given: str, option: str, key: str) -> dict[str, str]:
@@ -184,12 +197,8 @@ def by_id(given: str, option: str, key: str) -> dict[str, str]:
     cells = Cells.read(Path(file))
     values = cells.column(name)
     ids = cells.column(key if key in cells.columns else _ID)
-    found: dict[str, str] = {}
-    for id, value, line in zip(ids, values, cells.lines, strict=True):
-        if id in found:
-            raise DataError(f"{file}, line {line}: the id {id!r} occurs twice", hint="leave one line of it")
-        found[id] = value.strip()
-    return found
+    cells.refuse_twice(ids)
+    return {id: value.strip() for id, value in zip(ids, values, strict=True)}
 
 
 OTHERS = "(none)"
@@ -250,7 +259,9 @@ class ScoreFindings:
         part: test, validation, or the name of a file.
         cut_off: a risk, and its origin in words.
         before: part with which the scores are compared, and the index with its quantile by chance; None without one.
-        notes: remarks on the given files.
+        notes: remarks on the file of groups.
+        own: True for the run's own scores, which are of its model; a file's may be of another.
+        left_out: rows of the file of predictions that are not among `rows`; "" for none.
     """
 
     run: RecordedRun
@@ -262,6 +273,8 @@ class ScoreFindings:
     before: tuple[str, tuple[float, float]] | None
     groups: Disparities | None
     notes: tuple[str, ...]
+    left_out: str = ""
+    own: bool = True
 
     @cached_property
     def risk(self) -> Floats:
@@ -308,13 +321,15 @@ def find(folder: Path, cut_off: float | None, groups: str, scores: Path | None, 
     positive, named = _positive(run, federation), labelled.get("key") or labelled.get("id")
     key = named if isinstance(named, str) else "id"  # a key of several columns is one text in the run's own files
     own, part, protocol = RunFolder(folder).scores, "", federation.get("protocol")
-    scale = ScoreScale.of(protocol) if isinstance(protocol, Mapping) else ScoreScale()
+    scale, left_out = ScoreScale.of(protocol) if isinstance(protocol, Mapping) else ScoreScale(), ""
     parts = read_scores(own, positive) if own.exists() else {}
     if scores is not None:
         if not labels:
             raise InputError(f"--scores {scores}: the classes of its ids are needed too", hint="--labels FILE:COLUMN")
         part = scores.name
-        rows = read_predictions(scores, by_id(labels, "--labels", key), positive, labels.rpartition(":")[0])
+        known = by_id(labels, "--labels", key)
+        rows, unknown = read_predictions(scores, known, positive, labels.rpartition(":")[0])
+        left_out = f"{counted(unknown, 'id')} of {scores} without a prediction" if unknown else ""
     else:
         part = next((name for name in ("test", "validation") if name in parts), "")
         if not part:
@@ -327,7 +342,9 @@ def find(folder: Path, cut_off: float | None, groups: str, scores: Path | None, 
     at = _cut_off(run, scale, rows, cut_off, (chosen_by, parts.get(chosen_by, rows)))
     named, notes = (None, []) if not groups else _groups(by_id(groups, "--groups", key), rows, groups)
     found = None if named is None else disparities(named, scale.risk(rows), rows.bad, at[0])  # type: ignore[arg-type]
-    return ScoreFindings(run, part, positive, scale, rows, at, index and (before, index), found, tuple(notes))
+    return ScoreFindings(
+        run, part, positive, scale, rows, at, index and (before, index), found, tuple(notes), left_out, scores is None
+    )
 
 
 def _positive(run: RecordedRun, federation: Mapping[str, Any]) -> str:

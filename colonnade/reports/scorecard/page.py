@@ -14,6 +14,7 @@ from colonnade.reports.console.grid import Grid
 from colonnade.reports.console.screen import Screen
 from colonnade.reports.html.charts import Axis, Bar, Mark, Trend, line_chart, row_chart
 from colonnade.reports.html.page import Html, render, tile
+from colonnade.reports.records.run import model_round
 from colonnade.reports.scorecard.findings import ScoreFindings, suppressed_words
 from colonnade.reports.words import counted, percent
 from colonnade.server.training.metrics import gains
@@ -33,8 +34,11 @@ def lines(found: ScoreFindings) -> list[tuple[str, str]]:
     """Names and values, of the whole."""
     rows, scale, ks = found.rows, found.scale, found.ks
     auc = gains.auc(found.risk, found.bads)
+    model = model_round(found.run.summary)
     said = [
+        *([("model", f"of round {model}")] if model is not None and found.own else []),
         ("rows", f"{counted(len(rows.ids), f'{found.part} row')}, {int(found.bads.sum())} of them bads"),
+        *([("left out", found.left_out)] if found.left_out else []),
         ("bads are", f"{found.bad!r}, the second class; goods are the first"),
         ("KS", f"{ks[0]:.4f}, reached at {scale.say(ks[1])}"),
         ("Gini", f"{2 * auc - 1:.4f} (AUC {auc:.4f})"),

@@ -52,11 +52,11 @@ def read_ids(body: Any) -> list[str]:
 
 
 def read_body(text: str) -> list[str]:
-    """The ids of a request's body. Raises Refused as `read_ids`, or if it is not JSON."""
+    """The ids of a request's body. Raises Refused as `read_ids`, or if it is not JSON, or has a key twice."""
     try:
-        body = parse_json(text)
+        body = parse_json(text, once=True)
     except ValueError:
-        raise Refused("the body is no JSON") from None
+        raise Refused("the body is no JSON, or has a key twice") from None
     return read_ids(body)
 
 

@@ -17,7 +17,7 @@ from colonnade.cli.main import app
 from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.data.tables import CsvData, CsvLabels
 from colonnade.common.data.sources import load_features, load_labels
-from colonnade.common.errors import InputError
+from colonnade.common.errors import DataError, InputError
 from colonnade.common.parsing.file import load
 from tests.cli.run.test_up import events, finish, start, wait_for_round, write
 from tests.support.federation import config, federate
@@ -154,7 +154,7 @@ def tables(folder: Path, labels: dict, *, key: str | None, name: str = "securebo
         ({"label": "default", "positive": "no", "weight": "counts"}, {"classes": 2}),
         ({"label": "default", "positive": "no"}, {"classes": 2, "name": "split"}),
         ({"label": "amount", "weight": "counts"}, {"task": "regression"}),
-        ({"label": ["amount", "counts"]}, {"task": "regression", "name": "split"}),
+        ({"label": ["amount", "counts"]}, {"task": "regression", "targets": 2, "name": "split"}),
     ],
 )
 @pytest.mark.parametrize("key", ["visit", None])
@@ -217,6 +217,14 @@ def test_leftovers_of_an_attempt_are_dealt_anew(tmp_path: Path) -> None:
     (out / "party3" / "data" / "columns.safetensors").unlink()
     deal(file, (), out, TERMS)
     assert (out / "party3" / "data" / "columns.safetensors").exists() and (out / "dealt.json").exists()
+
+
+def test_classes_in_another_order_than_the_labels_are_refused(tmp_path: Path) -> None:
+    labels = {"label": "default", "positive": "no"}
+    file = tables(tmp_path, labels, key="visit", classes=["no", "yes"], name="split")
+    with pytest.raises(DataError, match="classes are no, yes; the labels have yes, no in this order"):
+        deal(file, (), tmp_path / "dealt", TERMS)
+    assert not (tmp_path / "dealt").exists()
 
 
 @pytest.mark.parametrize(

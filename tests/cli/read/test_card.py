@@ -114,7 +114,15 @@ def test_the_results_of_explain_and_the_map_of_the_act_are_in_it(tmp_path: Path)
     parties = {"ada": {"drop_missing": 0.01, "interval": [-0.01, 0.02], "told": False},
                "bob": {"drop_missing": 0.3, "interval": [0.2, 0.4], "told": True}}  # fmt: skip
     found = {"said": "bob is worth most.", "measure": "accuracy", "without": "mean", "ranked": ["bob", "ada"],
-             "parties": parties}  # fmt: skip
+             "parties": parties, "round": 6}  # fmt: skip
+    for other, why in (
+        ({"round": 4}, "the model of round 4, and the run's is that of round 6"),
+        ({"run": "2"}, "another run"),
+    ):
+        (folder / "explain.json").write_text(json.dumps(found | other))
+        said = made(folder)
+        assert f"not measured: explain.json is left out: it is of {why}; colonnade explain RUN makes it anew" in said
+        assert "bob is worth most." not in said and "| bob | 0.3000 |" not in said
     (folder / "explain.json").write_text(json.dumps(found))
     said = made(folder)
     assert "| parties | bob is worth most. |" in said

@@ -45,9 +45,12 @@ def test_the_exported_parts_predict_what_the_run_predicts(tmp_path: Path) -> Non
         export(run, name, None, into)
         record, encoded = json.loads((into / "model.json").read_text()), outcome.clients[name].features.values
         assert len(record["input"]["columns"]) == len(record["coefficients"]) == encoded.shape[1]
-        by_hand = (encoded.double().numpy() - record["means"]) @ np.array(record["coefficients"])
+        values, steps = encoded.double().numpy(), np.array(record["multiples"])
+        rounded = np.where(steps > 0, np.round(values / np.where(steps > 0, steps, 1)) * steps, values)
+        assert (rounded != values).any(axis=0).tolist() == (steps > 0).tolist()
+        by_hand = (rounded - record["means"]) @ np.array(record["coefficients"])
         by_program = torch.export.load(into / "model.pt2").module()(encoded).numpy()
-        np.testing.assert_allclose(by_program, by_hand, atol=1e-3)  # numbers are rounded as in training
+        np.testing.assert_allclose(by_program, by_hand, atol=1e-6)
         explained_by_its_columns(outcome.clients[name], by_program[:, 0], record)
         total += by_program[:, 0]
     export(run, "server", None, tmp_path / "server")

@@ -83,6 +83,7 @@ def test_nothing_is_loaded_and_everything_is_escaped(tmp_path: Path, monkeypatch
     (folder / "explain.json").write_text(
         json.dumps(
             {
+                "round": 6,
                 "without": "mean",
                 "measure": "auc",
                 "said": VILE,
@@ -197,7 +198,7 @@ def test_best_stopped_and_importance(tmp_path: Path, monkeypatch, capfd) -> None
     best = {"round": 4, "val_accuracy": 0.75, "test_accuracy": 0.5, "checkpoint": True}
     folder = leave(tmp_path / "run", summary(best=best, stopped="it was no better"))
     lost = {"ada": 0.1, "bob": -0.1, "cyd": 0.2}
-    found = {"said": "", "measure": "accuracy", "without": "mean", "ranked": ["cyd", "ada", "bob"],
+    found = {"said": "", "measure": "accuracy", "without": "mean", "round": 4, "ranked": ["cyd", "ada", "bob"],
              "parties": {name: {"drop_missing": drop} for name, drop in lost.items()}}  # fmt: skip
     (folder / "explain.json").write_text(json.dumps(found))
     made = page(monkeypatch, capfd, folder)
@@ -220,7 +221,16 @@ def test_importance_is_taken_from_explain(tmp_path: Path, monkeypatch, capfd) ->
     found = {"measure": "accuracy", "ranked": ["cyd", "ada"], "said": "cyd is worth most.", "parties": parties}
     (folder / "explain.json").write_text(json.dumps(found))  # as version 0.2 measured it, with zeros
     assert "Not measured." in page(monkeypatch, capfd, folder).words
-    (folder / "explain.json").write_text(json.dumps(found | {"without": "mean"}))
+    found["without"] = "mean"
+    for round, status in ((5, "completed"), (6, "unfinished")):
+        (folder / "explain.json").write_text(json.dumps(found | {"round": round}))
+        shutil.copytree(folder, other := tmp_path / status)
+        if status == "unfinished":  # the run goes on
+            (other / "summary.json").unlink()
+        made = page(monkeypatch, capfd, other)
+        assert "Not measured." in made.words and f"it is of the model of round {round}, and the run" in made.words
+        assert "cyd is worth most." not in made.words
+    (folder / "explain.json").write_text(json.dumps(found | {"round": 6}))
     made = page(monkeypatch, capfd, folder)
     assert ["cyd", "50 points", "25%", "50%", "1.25", "2"] in made.rows
     assert ["ada", "-10 points", "25%", "50%", "-", "2"] in made.rows

@@ -18,6 +18,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from colonnade.cli.read.scorecard import bins, scorecard
 from colonnade.common.errors import InputError
+from colonnade.common.observability.telemetry import Event
 from colonnade.common.parsing.file import parse
 from colonnade.reports.card.card import write_card
 from colonnade.server.member.scores import HEADER
@@ -100,6 +101,27 @@ def shown(
 def ks_of(rows: pandas.DataFrame, at: float) -> float:
     refused, bad = rows["probability"] >= at, rows["class"] == BAD
     return abs(refused[bad].mean() - refused[~bad].mean())
+
+
+def test_what_was_found_of_an_earlier_model_goes_when_the_run_goes_on(tmp_path: Path) -> None:
+    """A run that ends after another round than it was measured in has no finding, and no metric, of the earlier one."""
+    run, more = tmp_path / "run", {"stop": "none", "protocol": {"name": "split", "embedding": 4}}
+    simulate_in(configured(tmp_path, **{**more, "rounds": 2}), tmp_path, run)
+    before = json.loads((run / "summary.json").read_text())
+    assert before["details"] and before["absent"] and (run / "scores.csv").exists()
+
+    def interrupt(event: Event) -> None:
+        if event["kind"] == "round" and event["round"] == 5:
+            assert not (run / "summary.json").exists()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate_in(configured(tmp_path, **{**more, "rounds": 8}), tmp_path, run, [interrupt])
+    after = json.loads((run / "summary.json").read_text())
+    assert after["status"] == "interrupted" and after["model"]["round"] > 2
+    assert not after["details"] and not after["absent"] and not (run / "scores.csv").exists()
+    assert not any(key.startswith("test_") for key in after["metrics"]) and "val_ks" not in after["metrics"]
+    assert "test_accuracy" in before["metrics"] and "val_ks" in before["metrics"] and "val_accuracy" in after["metrics"]
 
 
 def test_the_page_says_what_scikit_learn_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,7 +214,14 @@ def test_a_file_of_predictions_takes_the_place_of_the_runs_rows(
     made.to_csv(predicted, index=False)
     predicted.write_text(predicted.read_text() + "p999,,,\n")  # unknown to a member
     rows.rename(columns={"id": "client"}).to_csv(labels, index=False)
-    assert shown(capsys, run, scores=predicted, labels=f"{labels}:class")[0].cells("Gini") == expected
+    read, printed = shown(capsys, run, scores=predicted, labels=f"{labels}:class")
+    assert read.cells("Gini") == expected and not read.cells("model")
+    assert f"1 id of {predicted} without a prediction" in read.cells("left out")[0][1] and "left out" in printed
+    once = predicted.read_text()
+    predicted.write_text(once + "p100,no,.9,.1\n")
+    with pytest.raises(InputError, match=rf"predictions\.csv, line {len(rows) + 3}: the id 'p100' occurs twice"):
+        shown(capsys, run, scores=predicted, labels=f"{labels}:class")
+    predicted.write_text(once)
     with pytest.raises(InputError, match="the classes of its ids are needed too"):
         shown(capsys, run, scores=predicted)
     rows.assign(**{"class": "perhaps"}).to_csv(labels, index=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -121,6 +122,30 @@ def test_an_altered_record_is_ignored(tmp_path: Path, content: str) -> None:
     run = RunFolder(tmp_path)
     assert run.base() is run.simulated_base() is run.number() is None
     assert run.read_summary() in (None, {"base": 3})
+
+
+def test_the_base_moves_with_the_run(tmp_path: Path) -> None:
+    """A copy of a project reads its own tables, or none; a run that was moved alone reads those that it began with."""
+    march, april = tmp_path / "march", tmp_path / "april"
+    run = RunFolder(march / "runs" / "one")
+    run.make()
+    for name in ("a.csv", "b.csv"):
+        (march / name).touch()
+    run.launch.write_text(json.dumps(run.place(march, ["a.csv", "b.csv"])))
+    assert run.base() == march
+    shutil.copytree(march, april)
+    copied = RunFolder(april / "runs" / "one")
+    assert copied.base() == april
+    (april / "b.csv").unlink()
+    with pytest.raises(InputError, match=rf"{april} has a\.csv and no b\.csv, .* in {march}"):
+        copied.base()
+    (april / "a.csv").unlink()
+    assert copied.base() == march
+    moved = (march / "runs" / "one").rename(march / "two")
+    assert RunFolder(moved).base() == march
+    there = march.rename(tmp_path / "may")
+    (there / "two").rename(there / "runs" / "one")
+    assert RunFolder(there / "runs" / "one").base() == there
 
 
 def test_everybody_has_a_folder(tmp_path: Path) -> None:

@@ -142,8 +142,10 @@ def test_json_over_http() -> None:
                 assert (await caller.get("/healthz")).status == 200
                 assert (await caller.post("/v1/predict", json={"ids": ["p3"]})).status == 401
                 assert (await caller.get("/v1/model")).status == 401
-                wrong = await caller.post("/v1/predict", data=b"{", headers=known)
-                assert (wrong.status, await wrong.json()) == (400, {"error": "the body is no JSON"})
+                for body in (b"{", b'{"ids": ["p3"], "ids": ["p4"]}'):
+                    wrong = await caller.post("/v1/predict", data=body, headers=known)
+                    error = {"error": "the body is no JSON, or has a key twice"}
+                    assert (wrong.status, await wrong.json()) == (400, error)
                 many = await caller.post("/v1/predict", json={"ids": ["p1"] * 20}, headers=known)
                 assert many.status == 429 and int(many.headers["Retry-After"]) >= 1
                 assert (await caller.post("/v1/predict", data=b"x" * (1 << 21), headers=known)).status == 413
