@@ -253,5 +253,6 @@ def shown(value: object) -> str:
     if value is not None and not isinstance(value, str | int | float | datetime.date | PurePath):
         return ""
     words = {None: "nothing", True: "true", False: "false"}
-    text = words[value] if value is None or isinstance(value, bool) else repr(value)
+    plain = str if isinstance(value, datetime.date) else repr
+    text = words[value] if value is None or isinstance(value, bool) else plain(value)
     return f" = {text if len(text) <= 80 else text[:77] + '...'}"

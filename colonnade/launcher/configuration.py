@@ -19,9 +19,9 @@ from pydantic import BaseModel
 
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.crypto.pki.names import TEMPLATE
 from colonnade.common.errors import ColonnadeError, ConfigError, DataError, EnvironmentFault, InputError
 from colonnade.common.parsing.dump import set_tree
-from colonnade.common.parsing.error_messages import TEMPLATE
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import override, read_tree
 from colonnade.common.run.files import open_own

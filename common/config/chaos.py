@@ -26,6 +26,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from colonnade.common.crypto.pki.names import TEMPLATE
 from colonnade.common.errors import ConfigError
 from colonnade.common.section import Section
 
@@ -241,6 +242,9 @@ def read_chaos(texts: tuple[str, ...]) -> tuple[str, ...]:
         faults = [part.strip() for part in re.split(r",(?![^(]*\))", rest) if part.strip()]
         if not colon or not name.strip() or not faults or not all("=" in fault for fault in faults):
             raise ConfigError(f"--chaos {text!r}: expected NAME: KEY=VALUE, ...", hint="'bank2: delay=exp(0.5s)'")
-        where = "every_party" if name.strip() == "every_party" else f"parties.{name.strip()}"
+        keys = [fault.partition("=")[0].strip() for fault in faults]
+        if twice := next((key for at, key in enumerate(keys) if key in keys[:at]), ""):
+            raise ConfigError(f"--chaos {text!r}: {twice} is given twice", hint="give each fault once")
+        where = TEMPLATE if name.strip() == TEMPLATE else f"parties.{name.strip()}"
         sets += [f"{where}.chaos.{fault}" for fault in faults]
     return tuple(sets)

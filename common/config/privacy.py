@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from colonnade.common.errors import ConfigError, nearest, shown
 from colonnade.common.section import Section
@@ -29,14 +29,12 @@ LEAST_DELTA = 1e-9
 """The smallest delta of steps over secretly drawn rows, whose privacy losses are added up by convolution."""
 
 
-class OnceConfig(BaseModel):
+class OnceConfig(Section):
     """`federation.privacy.once`: a blinded sum has the noise once, instead of once per party.
 
     Every party adds noise of sigma / sqrt(present - colluders) before its part is blinded: the sum over any `present`
     parties less any `colluders` of them has at least noise of sigma.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     present: int | None = Field(
         default=None,
@@ -51,7 +49,7 @@ class OnceConfig(BaseModel):
     )
 
 
-class NoiseConfig(BaseModel):
+class NoiseConfig(Section):
     """Settings common to every mechanism of `federation.privacy`: noise and budget.
 
     Attributes:
@@ -59,8 +57,6 @@ class NoiseConfig(BaseModel):
         unit: the protected value, one per row.
         counts: noisy counts, only for codes.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     protects: ClassVar[str] = ""
     unit: ClassVar[str] = ""
@@ -178,7 +174,7 @@ PROPOSED = (
 """`federation.privacy` as hints and new configurations propose it: the noise follows from epsilon, on any rows."""
 
 
-class StepsConfig(BaseModel):
+class StepsConfig(Section):
     """`federation.privacy.steps`: noise on the steps of bottom models, so that other rows' embeddings reveal nothing.
 
     Every row's share of a gradient is clipped to C_0, and their sum gets N(0, (2 sigma C_0)^2 / cost) in every entry:
@@ -187,8 +183,6 @@ class StepsConfig(BaseModel):
     With `rate` the rows of a step are not those of the announced batch: each party draws them in secret among all rows
     whose duals it holds, and the noise is N(0, (sigma_0 C_0)^2) (common/privacy/accounting/sampled.py).
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     clip: float = Field(gt=0, description="C_0, the largest L2 norm of a row's gradient at all of a bottom model")
     cost: float = Field(default=0.1, gt=0, le=1e6, description="privacy cost of a step, in releases of an embedding")
@@ -319,15 +313,13 @@ _WHERE = "federation.privacy"
 _SPREAD = 16.0  # how much likelier the code than all others together is to be released: groups are the larger
 
 
-class DiscretePrivacyConfig(BaseModel):
+class DiscretePrivacyConfig(Section):
     """A row of a party is released once, as one of k codes, by subset selection (common/privacy/subsets.py).
 
     Neighbours differ in one row: other features, or another label. What a training row leaves is its part in the
     encoder, trained by DP-SGD over secretly drawn rows (common/privacy/accounting/sampled.py), and one code. Every
     other row leaves one code only. So `epsilon` bounds everything that a party sends of a row, at `delta`.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     mechanism: Literal["discrete"] = Field(description="the mechanism, which decides the other keys of this section")
     epsilon: float = Field(gt=0, description="of a row at a party: of its code, and of its part in the encoder")

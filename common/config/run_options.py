@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -17,8 +18,16 @@ Precision = Annotated[
         description="arithmetic of the layers, else float32; weights, optimiser and embeddings are float32 with both"
     ),
 ]
+
+
+def _number(value: Any) -> Any:
+    """YAML 1.1 reads a number with an exponent and no point, such as 1e-1, as text."""
+    return float(value) if isinstance(value, str) and _EXPONENT.fullmatch(value) else value
+
+
+_EXPONENT = re.compile(r"[-+]?\d+[eE][-+]?\d+")
 Count = Annotated[int, Field(strict=True, ge=0)]
-Fraction = Annotated[float, Field(strict=True, ge=0, lt=1)]
+Fraction = Annotated[float, BeforeValidator(_number), Field(strict=True, ge=0, lt=1)]
 
 _MOST_MIXED = 1 << 24  # rows
 

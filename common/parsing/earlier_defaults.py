@@ -14,7 +14,7 @@ from typing import Any
 
 from colonnade.common.config.federation import STEPS, FederationConfig
 from colonnade.common.config.members import Config
-from colonnade.common.parsing.error_messages import TEMPLATE
+from colonnade.common.crypto.pki.names import TEMPLATE
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import read_tree
 from colonnade.common.run.checkpoints import Checkpoints

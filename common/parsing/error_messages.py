@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date
 from functools import reduce
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -18,11 +19,10 @@ from pydantic_core import ErrorDetails
 
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.registry import imported_contracts
+from colonnade.common.crypto.pki.names import TEMPLATE
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError, nearest, shown
 from colonnade.common.parsing.dump import KIND_KEYS
 from colonnade.common.run.plug_ins import Extended, PlugIns
-
-TEMPLATE = "every_party"  # the template section merged under every party's own
 
 _USUAL = "gaussian"  # mechanism of a section that names none
 _PLACES = 4  # most places that an error names for a misplaced key, and most kinds
@@ -146,7 +146,7 @@ class _Place:
         words = [word for error in errors for word in _expected(error, forms)]
         given = errors[0]["input"]
         near = nearest(given, [word.strip("'") for word in words if word[0] == "'"]) if isinstance(given, str) else ""
-        hint = "put it in quotes" if isinstance(given, int | float) and "text" in words else ""
+        hint = "put it in quotes" if isinstance(given, int | float | date) and "text" in words else ""
         if hint and isinstance(given, bool):
             hint += f", as it is to be read: {str(given).lower()!r} (so Boolean columns have it), 'yes' or 'no'"
         return ConfigError(f"{self.name}{shown(given)}: expected {_either(words)}{near}", hint=hint)

@@ -17,10 +17,10 @@ from colonnade.common.config.federation import LARGEST
 from colonnade.common.config.members import Config, Criterion, PartyConfig
 from colonnade.common.config.models import LIBRARIES, MODELS, OutsideModel
 from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.crypto.pki.names import TEMPLATE
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.forms import WIDTHS
 from colonnade.common.parsing.dump import KIND_KEYS
-from colonnade.common.parsing.error_messages import TEMPLATE
 from colonnade.common.version import VERSION
 
 Schema = dict[str, Any]

@@ -11,12 +11,13 @@ import yaml
 
 from colonnade.common.config.data.sources import DATA_MODELS, SOURCES, config_class
 from colonnade.common.config.federation import read_roster
+from colonnade.common.crypto.pki.names import TEMPLATE
 from colonnade.common.errors import ConfigError, nearest, shown
-from colonnade.common.parsing.error_messages import TEMPLATE
 
 _DEEPEST, _MOST = 64, 1_000_000
 _LARGEST = 16 << 20  # characters of a file
 _DIGITS = 400  # of a whole number, whatever its base: Python prints none of 4300, and 1:59:59.. takes quadratic time
+_OTHER_BASE = re.compile(r"[-+]?(0_*[0-9bx]|.*:)")  # YAML 1.1 has numbers in base 2, 8, 16 and 60
 _A_VALUE = 1024  # characters of a text that count as one value: aliases may repeat it
 _MERGE, _VALUE = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:value"
 _TOO_DEEP = f"it is nested more than {_DEEPEST} deep, or contains itself"
@@ -118,6 +119,10 @@ def _sources(key: Any, value: Any) -> list[Any]:
     return found
 
 
+class _Unclear(yaml.constructor.ConstructorError):
+    """YAML that has a meaning, which is hardly the one that was meant: an override of it is no text either."""
+
+
 class _Checks(yaml.constructor.SafeConstructor):
     """Refuses duplicate keys, malformed scalars and bombs.
 
@@ -166,7 +171,7 @@ class _Checks(yaml.constructor.SafeConstructor):
             for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"):
                 if key.value in seen:
                     said = f"the key {key.value!r} is given twice"
-                    raise yaml.constructor.ConstructorError(None, None, said, key.start_mark)
+                    raise _Unclear(None, None, said, key.start_mark)
                 seen.add(key.value)
         made: dict[Any, Any] = super().construct_mapping(node, deep)
         if len(made) < len(node.value):  # of keys that are written differently, such as 1 and 0x1, or 1 and true
@@ -174,7 +179,7 @@ class _Checks(yaml.constructor.SafeConstructor):
             for key, _ in node.value:
                 if (value := self.construct_object(key, deep=True)) in seen:
                     said = f"the key {value!r} is given twice, once as {key.value}"
-                    raise yaml.constructor.ConstructorError(None, None, said, key.start_mark)
+                    raise _Unclear(None, None, said, key.start_mark)
                 seen.add(value)
         return made
 
@@ -182,10 +187,22 @@ class _Checks(yaml.constructor.SafeConstructor):
         if len(node.value) > _DIGITS:
             said = f"a whole number of {len(node.value)} characters is too large"
             raise yaml.constructor.ConstructorError(None, None, said, node.start_mark)
+        self._refuse_notation(node)
         return int(super().construct_yaml_int(node))
 
+    def construct_yaml_float(self, node: Any) -> float:
+        if ":" in node.value:
+            self._refuse_notation(node)
+        return float(super().construct_yaml_float(node))
 
-_Checks.add_constructor("tag:yaml.org,2002:int", _Checks.construct_yaml_int)  # type: ignore[type-var]  # of a loader's base
+    def _refuse_notation(self, node: Any) -> None:
+        if _OTHER_BASE.match(node.value):
+            said = f"YAML reads {node.value[:40]} in another base than ten: write it in decimal, or in quotes"
+            raise _Unclear(None, None, said, node.start_mark)
+
+
+for _kind in ("int", "float"):
+    _Checks.add_constructor(f"tag:yaml.org,2002:{_kind}", getattr(_Checks, f"construct_yaml_{_kind}"))
 
 
 class _Loader(_Checks, yaml.SafeLoader):
@@ -219,6 +236,8 @@ def override(tree: dict[str, Any], setting: str) -> None:
         raise ConfigError(f"--set {key}: {unfit}") from None
     try:
         parsed = parse_yaml(value)
+    except _Unclear as unclear:
+        raise ConfigError(f"--set {key}: {unclear.problem}") from None
     except yaml.YAMLError:
         parsed = value
     node = tree

@@ -16,9 +16,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     AfterValidator,
     AliasChoices,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PrivateAttr,
     model_validator,
@@ -38,6 +36,7 @@ from colonnade.common.config.data.columns import (
     Unseen,
 )
 from colonnade.common.config.models import PretrainedConfig
+from colonnade.common.section import Section
 
 
 def _as_written(value: Any) -> Any:
@@ -73,10 +72,8 @@ def _mark(value: Any) -> Any:
     return str(value).strip() if isinstance(value, int | float | str) else value
 
 
-class TableConfig(BaseModel):
+class TableConfig(Section):
     """`key` names the key's columns."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     key: Annotated[Key, BeforeValidator(_columns_of_key)] = Field(default=None, description=_KEY)
     decimal: Decimal = Field(default=".", description="decimal separator of numbers in text")
@@ -114,10 +111,8 @@ class TableConfig(BaseModel):
         raise NotImplementedError(f"{type(self).__name__} has no method `opened`")
 
 
-class Latest(BaseModel):
+class Latest(Section):
     """The row of a repeated key that has the largest number or date in a column."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     latest: str = Field(description="column of numbers or dates; it need not be a feature")
 

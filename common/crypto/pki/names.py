@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from colonnade.common.errors import IdentityError
 
 SERVER = "server"
+TEMPLATE = "every_party"  # the section of a configuration that is merged under every party's own
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")  # hosts of a server that is dialled from its own machine
 
@@ -38,9 +39,10 @@ def check_name(name: str) -> str:
 
 
 def check_party_name(name: str) -> str:
-    """Returns `name` if it is allowed for a party: as `check_name`, and not the server's."""
-    if check_name(name) == SERVER:
-        raise IdentityError(f"{name!r} is the server's name, no party's", hint="choose another name")
+    """Returns `name` if it is allowed for a party: as `check_name`, and neither the server's nor the template's."""
+    if check_name(name) in (SERVER, TEMPLATE):
+        whose = "the server's name" if name == SERVER else "the section for all parties"
+        raise IdentityError(f"{name!r} is {whose}, no party's", hint="choose another name")
     return name
 
 

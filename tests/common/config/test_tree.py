@@ -95,7 +95,7 @@ READ_ALIKE = (
     "? [a]\n: b",
     "%YAML 1.1\n---\na: 1",
     "---\na\n---\nb",
-    "1: a\n0x1: b",
+    "1: a\n+1: b",
     "a: " + "1" * 5000,
 )
 
@@ -158,6 +158,15 @@ def test_an_override_fills_a_section_that_the_file_leaves_empty() -> None:
         ("=3", "--set =3: expected KEY=VALUE"),
         ("", "--set : expected KEY=VALUE"),
         ("federation.batch.rows=3", "--set federation.batch.rows=3: federation.batch has no keys, it is 64"),
+        (
+            "federation.batch=010",
+            "--set federation.batch: YAML reads 010 in another base than ten: write it in decimal, or in quotes",
+        ),
+        ("federation.quorum={need: 1, need: 2}", "--set federation.quorum: the key 'need' is given twice"),
+        (
+            "federation.rows.test=1e1",
+            "federation.rows.test = '1e1': expected a whole number, less than 1 or 'official'",
+        ),
         ("federation.bach=3", "federation.bach: unknown key (did you mean 'batch'?)"),
         ("federation.batch=", "federation.batch = nothing: expected a whole number"),
         ("federation.batch=[3", "federation.batch = '[3': expected a whole number"),
@@ -294,11 +303,55 @@ def test_a_whole_number_that_nobody_can_print_is_refused_before_it_is_made(numbe
         parse_yaml(f"a: {number}")
 
 
-@pytest.mark.parametrize("keys", ["1: a\n0x1: b", "1: a\ntrue: b", "1: a\n1.0: b", ".nan: a\n.NaN: b", "~: a\nnull: b"])
+@pytest.mark.parametrize("keys", ["1: a\n+1: b", "1: a\ntrue: b", "1: a\n1.0: b", ".nan: a\n.NaN: b", "~: a\nnull: b"])
 def test_two_ways_of_writing_one_key_are_the_key_twice(keys: str) -> None:
     """Python's dictionary has the first key with the last value."""
     with pytest.raises(yaml.YAMLError, match="is given twice, once as"):
         parse_yaml(keys)
+
+
+@pytest.mark.parametrize("number", ["010", "-0x8", "0b1", "0_7", "1:30", "1:30.5"])
+def test_a_number_in_another_base_is_refused_unless_it_is_text(number: str) -> None:
+    with pytest.raises(yaml.YAMLError, match=f"(?s)YAML reads {number} in another base than ten.*line 2"):
+        parse_yaml(f"b: 1_0\na: [{number}]")
+    assert parse_yaml(f"a: [{number!r}, 0, 0.5, 1_0, -7]") == {"a": [number, 0, 0.5, 10, -7]}
+
+
+TRUE_KEYS = ("federation.batch", "federation.rows.train", "federation.quorum.need", "federation.protocol.rho",
+             "federation.stop.patience", "every_party.optimiser.lr", "every_party.chaos.drop")  # fmt: skip
+
+
+@pytest.mark.parametrize("key", TRUE_KEYS)
+def test_a_truth_value_is_no_number(key: str) -> None:
+    assert str(error(TREE, f"{key}=yes")).startswith(f"{key} = true: expected a ")
+
+
+def test_a_truth_value_within_a_value_is_no_number_either() -> None:
+    said = str(error(TREE, "every_party.chaos.drop={Embedding: on}"))
+    assert said == "every_party.chaos.drop: expected a number"
+
+
+def test_a_number_with_an_exponent_is_a_fraction_too() -> None:
+    assert parse(TREE, ("federation.rows.test=1e-1",)).federation.rows.test == 0.1
+
+
+@pytest.mark.parametrize("number", ["1.0e-300", "1e-300", "1.0e+39", "-1.0e-45"])
+def test_a_number_that_float32_makes_nothing_or_infinite_is_refused(number: str) -> None:
+    for key in ("every_party.data.scale={mean: 0, std: %s}", "every_party.optimiser.lr=%s"):
+        found = error(TREE, key % number)
+        where = "every_party.data.scale.std" if "scale" in key else "every_party.optimiser.lr"
+        assert str(found).startswith(f"{where} = ")
+        assert number[0] == "-" or "a number that float32 holds: between 1.2e-38 and 3.4e38" in str(found)
+
+
+def test_a_date_is_no_id_unless_it_is_quoted() -> None:
+    wrong = error(TREE, "federation.id=2024-01-01")
+    assert (str(wrong), wrong.hint) == ("federation.id = 2024-01-01: expected text", "put it in quotes")
+
+
+def test_no_party_has_the_name_of_the_section_for_all() -> None:
+    said = str(error(tree(federation__parties=["ada", "every_party"])))
+    assert said == "federation.parties: 'every_party' is the section for all parties, no party's"
 
 
 def test_a_file_that_never_ends_is_no_configuration() -> None:
