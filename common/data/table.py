@@ -686,7 +686,8 @@ def located(table: Table, column: str, done: int) -> Iterator[None]:
     try:
         yield
     except cells.Misfit as misfit:
-        what = f"{table.place(done + misfit.row)}, column {column!r}: {misfit}"
+        place = table if isinstance(misfit, cells.OfNoKeys) else table.place(done + misfit.row)
+        what = f"{place}, column {column!r}: {misfit}"
         raise DataError(what, hint=misfit.hint) from None
 
 

@@ -165,6 +165,10 @@ class Misfit(Exception):  # the reader catches it and raises a DataError that na
         self.row, self.remedy, self.hint = row, hint, "; ".join(filter(None, (hint, otherwise)))
 
 
+class OfNoKeys(Misfit):
+    """A column of a type that keys do not have: no row of it is to blame, nor one of several files."""
+
+
 @dataclass(frozen=True)
 class Reading:
     """How a column is read: the type of its cells, the notation of numbers in text, and their unit, "" for none."""
@@ -267,12 +271,12 @@ def keys(cells: pa.Array) -> pa.Array:
     """
     kind = cells.type
     if not (is_text(cells) or pa.types.is_date32(kind) or is_whole(kind) or pa.types.is_null(kind)):
-        hint = "keys are words or whole numbers: write them so"
+        hint = "keys are words or whole numbers: write them so, in every file"
         if pa.types.is_timestamp(kind) or pa.types.is_date64(kind):
             hint = (
                 "keys are words, whole numbers or days: cast it to a date (date32), or to text as other members have it"
             )
-        raise Misfit(0, f"is of type {kind}", hint)
+        raise OfNoKeys(0, f"is of type {kind}", hint)
     text = _as_text(cells)
     blank = pc.equal(pc.utf8_trim_whitespace(text), "")
     return whole(pc.if_else(blank, pa.scalar(None, pa.string()), text))

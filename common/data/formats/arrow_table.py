@@ -4,8 +4,8 @@ A pandas row index among its columns is no feature: it gives a row's position, a
 
 A table on the disk is in Parquet or Arrow IPC (Feather): a file, or a folder of files whose order is that of their
 names; on this machine, or on a file system that Arrow knows (s3://, gs://, hdfs://). All files of a folder must agree
-on the columns that are read. Names of its folders such as `branch=A` (Hive, Spark) are columns of text, unless the
-files have the column themselves.
+on the columns that are read. Names of its folders such as `branch=A` (Hive, Spark) are columns of text; files that have
+the column themselves must have the same values in it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pa_dataset
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
@@ -182,6 +183,7 @@ class ArrowFiles:
             own = [name for name in dict.fromkeys(columns) if name in file.schema.names]
             try:
                 for batch in self._read(file, own):
+                    self._refuse_other_folders(file, batch)
                     made = [self._column(file, field, batch) for field in schema]
                     yield pa.RecordBatch.from_arrays(made, schema=schema)
             except (pa.ArrowInvalid, OSError) as error:
@@ -247,6 +249,20 @@ class ArrowFiles:
         dated = pa.types.is_timestamp(field.type) and getattr(column.type, "unit", "") != "ns"
         return column if column.type.equals(field.type) else column.cast(field.type, safe=dated)
 
+    def _refuse_other_folders(self, file: _Part, batch: pa.RecordBatch) -> None:
+        """Refuses a column that a folder's name gives with another value than the file."""
+        for name, said in file.folders.items():
+            if name not in batch.schema.names:
+                continue
+            found = pc.unique(batch.column(name))
+            if other := [value for value in found.to_pylist() if not _same(value, said)]:
+                raise DataError(
+                    f"{self._where(file)}: the column {name!r} has {str(other[0])!r} in the file, and the folder's "
+                    f"name says {said!r}",
+                    hint="rename the column or the folder, so that it is clear which of them counts; or leave both out "
+                    "with `drop`",
+                )
+
     def _broken(self, error: Exception) -> DataError:
         kind = "Parquet" if self._kind == "parquet" else "an Arrow (Feather) file"
         hint = f"write the table again as {kind}, or name the `source` that it is"
@@ -259,6 +275,17 @@ def _without_secrets(address: str) -> str:
     scheme, mark, rest = address.partition("://")
     host, slash, path = rest.partition("?")[0].partition("/")
     return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
+
+
+def _same(value: Any, said: str | None) -> bool:
+    """True if a cell is what a folder's name says, which is text."""
+    if value is None or said is None:
+        return value is None and said is None
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    try:
+        return text == (said.lower() if isinstance(value, bool) else said) or float(text) == float(said)
+    except ValueError:
+        return False
 
 
 def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:

@@ -179,6 +179,27 @@ def test_a_column_in_the_files_and_in_the_names_of_folders_is_one(tmp_path: Path
     assert read(tmp_path, "parquet").values.tolist() == [[1], [2]]
 
 
+OTHER_FOLDERS = {"word": (["A"], "B"), "number": ([1], "2"), "null": ([None, "A"], "A"), "truth": ([True], "false")}
+
+
+@FORMATS
+@pytest.mark.parametrize("case", OTHER_FOLDERS)
+def test_a_column_that_differs_from_the_name_of_its_folder_is_refused(tmp_path: Path, source: str, case: str) -> None:
+    values, folder = OTHER_FOLDERS[case]
+    ids = [f"k{row}" for row in range(len(values))]
+    write(tmp_path, source, **{f"x={folder}/p": {"id": ids, "x": values, "y": [1] * len(ids)}})
+    with pytest.raises(DataError, match=rf"p\.{source}: the column 'x' has .* in the file, and the folder's name says"):
+        read(tmp_path, source, missing="mean")
+    assert read(tmp_path, source, drop=["x"]).names == ("y",)
+
+
+@FORMATS
+def test_a_key_of_different_types_blames_no_sound_file(tmp_path: Path, source: str) -> None:
+    write(tmp_path, source, **{"1": {"id": [1, 2], "x": [1, 2]}, "2": {"id": [3.0], "x": [3]}})
+    with pytest.raises(DataError, match=r"/t, column 'id': is of type double"):
+        read(tmp_path, source)
+
+
 def test_a_partition_alone_may_be_the_only_feature(tmp_path: Path) -> None:
     write(tmp_path, "parquet", **{"x=1/p": {"id": ["a", "b"]}, "x=2/p": {"id": ["c"]}})
     found = read(tmp_path, "parquet")
