@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from colonnade.common.config.alignment import joined, taken_apart
 from colonnade.common.config.data.tables import Key, columns_of
+from colonnade.common.data.formats.csv_file import is_blank, notes_above
 from colonnade.common.data.known_sets.catalogue import refuse_unusable
 from colonnade.common.errors import DataError, EnvironmentFault, InputError, nearest
 from colonnade.common.run.files import open_own, shorten_own, write_durably
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from colonnade.server.prediction.model import Predicted
 
 _COLUMN = "id"  # as in files of predictions
+_CTRL_Z = "\x1a"  # the end of files of DOS
 _QUOTED = frozenset(',"\r\n')
 BLOCK = 4096  # ids that are checked together
 
@@ -57,28 +59,29 @@ class PredictionIds:
 
     def _blocks(self) -> Iterator[list[str]]:
         """Ids in lists, which are checked as a whole, five times as fast as line by line."""
-        with self._lines() as lines:
-            header = _header(csv.reader(lines))
-            places = self._places(header)
-            for ids in self._plain(lines) if len(header) == 1 else self._cells(csv.reader(lines), len(header), places):
+        with self._lines() as (lines, delimiter, _):
+            header = _header(csv.reader(lines, delimiter=delimiter))
+            places, columns = self._places(header), len(header)
+            cells = self._cells(csv.reader(lines, delimiter=delimiter), columns, places) if columns > 1 else None
+            for ids in cells or self._plain(lines, delimiter):
                 if not all(map(str.strip, ids)):
                     self._refuse_broken_line()
                 if 1 == len(places) < (parts := len(columns_of(self.like))):
                     self._refuse_other_keys(ids, parts)
                 yield ids
 
-    def _plain(self, lines: Iterator[str]) -> Iterator[list[str]]:
+    def _plain(self, lines: Iterator[str], delimiter: str) -> Iterator[list[str]]:
         """The cells of a file with one column: without quotes a line is a cell, which is four times as fast as csv."""
         while block := list(islice(lines, BLOCK)):
             text = "".join(block)
-            if '"' in text or "," in text:
-                yield from self._cells(csv.reader(chain(block, lines)), 1, [0])
+            if '"' in text or delimiter in text:
+                yield from self._cells(csv.reader(chain(block, lines), delimiter=delimiter), 1, [0])
                 return
-            yield [id for id in text.replace("\r\n", "\n").replace("\r", "\n").split("\n") if id]  # no blank lines
+            yield [id for id in text.replace("\r\n", "\n").replace("\r", "\n").split("\n") if id and id != _CTRL_Z]
 
     def _cells(self, reader: Reader, columns: int, places: list[int]) -> Iterator[list[str]]:
         while block := list(islice(reader, BLOCK)):
-            rows = [row for row in block if row]  # no blank lines
+            rows = [row for row in block if not _is_none(row, columns)]
             if not set(map(len, rows)) <= {columns}:
                 self._refuse_broken_line()
             parts = [[row[place] for row in rows] for place in places]
@@ -100,12 +103,14 @@ class PredictionIds:
 
     def _refuse_broken_line(self) -> None:
         """Raises DataError with the number of the first broken line, which only reading line by line gives."""
-        with self._lines() as lines:
-            reader = csv.reader(lines)
+        with self._lines() as (lines, delimiter, above):
+            reader = csv.reader(lines, delimiter=delimiter)
             header = _header(reader)
-            places, line = self._places(header), reader.line_num
-            for row in filter(None, reader):
-                begin, line = line + 1, reader.line_num
+            places, line = self._places(header), above + reader.line_num
+            for row in reader:
+                begin, line = line + 1, above + reader.line_num
+                if _is_none(row, len(header)):
+                    continue
                 ids = [row[place] for place in places] if len(row) == len(header) else []
                 if any("\n" in id or "\r" in id for id in ids):
                     raise DataError(
@@ -114,24 +119,28 @@ class PredictionIds:
                     )
                 if len(row) != len(header):
                     raise DataError(
-                        f"{self.path}, line {reader.line_num}: {len(row)} values for the {len(header)} columns "
-                        "of the header",
+                        f"{self.path}, line {line}: {len(row)} values for the {len(header)} columns of the header",
                         hint="mend the line",
                     )
                 if not all(map(str.strip, ids)):
                     part = "" if len(places) == 1 else "a part of "
                     raise DataError(
-                        f"{self.path}, line {reader.line_num}: {part}the id is missing",
+                        f"{self.path}, line {line}: {part}the id is missing",
                         hint="fill it in, or leave it out",
                     )
         raise DataError(f"{self.path} has changed while it was read", hint="leave it alone until the command ends")
 
     @contextmanager
-    def _lines(self) -> Iterator[TextIO]:
+    def _lines(self) -> Iterator[tuple[TextIO, str, int]]:
+        """The lines from the header on, the delimiter, and the number of lines above."""
         self._refuse_unusable()
         try:
             with self.path.open(encoding="utf-8-sig", newline="") as lines:
-                yield lines
+                above, delimiter = notes_above(lines, ",", columns_of(self.key or self.like) or (_COLUMN,))
+                lines.seek(0)
+                for _ in range(above):
+                    lines.readline()
+                yield lines, delimiter, above
         except (UnicodeDecodeError, csv.Error) as error:
             raise DataError(f"{self.path} cannot be read: {error}", hint="give --ids a CSV file in UTF-8") from error
 
@@ -162,6 +171,11 @@ class PredictionIds:
         if not self.path.exists() and not self.path.is_symlink():
             raise DataError(f"{self.path}: there is no such file", hint="give --ids a CSV file")
         refuse_unusable(self.path)
+
+
+def _is_none(row: Sequence[str], columns: int) -> bool:
+    """True for a line without cells: blank, or a closing Ctrl-Z."""
+    return not row or (len(row) == 1 and row[0] != "" and (row[0] == _CTRL_Z or (columns > 1 and is_blank(row[0]))))
 
 
 def _header(reader: Reader) -> list[str]:

@@ -8,9 +8,9 @@ import codecs
 import csv
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice, pairwise
+from itertools import islice
 from pathlib import Path
 from shlex import quote
 from typing import TextIO
@@ -79,17 +79,8 @@ class CsvFile:
         return replace(file, header=header)
 
     def _without_notes(self) -> CsvFile:
-        """The file after the lines before its table, with the delimiter that `sep=` names."""
-        skipped, delimiter = 0, self.delimiter
         with self._opened() as lines:
-            for line, following in pairwise(chain((line.rstrip("\r\n") for line in islice(lines, _NOTES)), [""])):
-                if note := _SEPARATOR.fullmatch(line):
-                    delimiter = note[1]
-                elif not line.startswith("#") or line.count(delimiter) == following.count(delimiter) > 0:
-                    break
-                elif not line.count(delimiter) and not following.startswith("#") and delimiter not in following:
-                    break  # one column, the name of which begins with #
-                skipped += 1
+            skipped, delimiter = notes_above(lines, self.delimiter)
         return replace(self, skipped=skipped, delimiter=delimiter)
 
     def _refuse_quoted_lines(self, header: Sequence[str], line: int) -> None:
@@ -157,7 +148,11 @@ class CsvFile:
                 encoding=self.encoding,
                 skip_rows=self.skipped,
             ),
-            parse_options=pa_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            parse_options=pa_csv.ParseOptions(
+                delimiter=self.delimiter,
+                newlines_in_values=True,
+                invalid_row_handler=lambda row: "skip" if is_blank(row.text or "") else "error",
+            ),
             convert_options=pa_csv.ConvertOptions(
                 include_columns=list(columns), column_types=types, strings_can_be_null=False, null_values=list(MISSING)
             ),
@@ -224,7 +219,7 @@ class CsvFile:
         with self._opened() as lines:
             reader, begin = csv.reader(lines, delimiter=self.delimiter), 1 + self.skipped
             for row in reader:
-                if row:
+                if row and not (len(row) == 1 < len(self.header) and row[0] and is_blank(row[0])):
                     yield begin, row
                 begin = reader.line_num + 1 + self.skipped
 
@@ -288,6 +283,33 @@ class CsvFile:
                     said = f"{path}, line {number}: byte 0x{raw[wrong.start]:02x} is not {name}"
                     return DataError(said, hint=f"name its `encoding`, for example cp1252 (Windows); or {_HINT}")
         return DataError(f"{path} is not {name}", hint=f"name its `encoding`; or {_HINT}")
+
+
+def notes_above(opened: Iterable[str], delimiter: str, names: Sequence[str] = ()) -> tuple[int, str]:
+    """The number of lines above a file's header (comments, `sep=;` and blank lines), and the delimiter after them.
+
+    Args:
+        names: that a file with one column may have; the line above one of them is no name.
+    """
+    lines = [line.rstrip("\r\n") for line in islice(opened, _NOTES)]
+    skipped = 0
+    for place, line in enumerate(lines):
+        following = next(filter(str.strip, lines[place + 1 :]), "")
+        if note := _SEPARATOR.fullmatch(line):
+            delimiter = note[1]
+        elif not line.strip():
+            pass
+        elif not line.startswith("#") or line.count(delimiter) == following.count(delimiter) > 0:
+            break
+        elif not (delimiter in line + following or following.startswith("#") or following.strip(' "') in names):
+            break  # one column, the name of which begins with #
+        skipped += 1
+    return skipped, delimiter
+
+
+def is_blank(line: str) -> bool:
+    """True for white space alone, and for the Ctrl-Z that ends files of DOS."""
+    return not line.strip(" \t\r\n\x1a")
 
 
 def _check_header(path: Path, header: Sequence[str], line: int) -> None:

@@ -42,3 +42,27 @@ def test_it_is_read_as_csv_reads_it(lines: list[tuple[str, str]], block: int) ->
                 list(PredictionIds(path).ids())
         else:
             assert list(PredictionIds(path).ids()) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("# exported\nid\na\nb,c\n", None),
+        ("# exported\n\nid\na\nb\n\x1a", ["a", "b"]),
+        ("sep=;\nid;x\na;1\nb;2\n   \n\x1a", ["a", "b"]),
+        ("\ufeff\nsep=;\n# x\nid\na,b\n", ["a,b"]),
+        ('# one\n"id"\n"a"\n\x1a\n', ["a"]),
+        ("#id\na\n", ["a"]),
+    ],
+)
+def test_lines_above_the_header_are_those_that_tables_may_have(
+    tmp_path: Path, text: str, key: list[str] | None
+) -> None:
+    path = tmp_path / "ids.csv"
+    path.write_text(text, encoding="utf-8")
+    ids = PredictionIds(path, "#id" if text.startswith("#id") else "id")
+    if key is None:
+        with pytest.raises(DataError, match="line 4: 2 values for the 1 columns"):
+            list(ids.ids())
+    else:
+        assert list(ids.ids()) == key

@@ -28,7 +28,8 @@ def read(folder: Path, lines: list[str], *, name: str = "t.csv", **more: str) ->
 
 @pytest.mark.parametrize(
     "above", [["sep=,"], ["SEP=,"], ['"sep=,"'], ["# export of 2026-11-01"], ["# one", "#two, with a comma"], ["#"],
-    ["sep=,", "# one"], ["# one", "sep=,"]])  # fmt: skip
+    ["sep=,", "# one"], ["# one", "sep=,"], ["# one", ""], ["", "# one"], ["", "sep=,"],
+    ["  ", "#one", " ", "#two", ""]])  # fmt: skip
 @pytest.mark.parametrize("bom", ["", "\ufeff"])
 def test_notes_above_the_header_are_no_rows(tmp_path: Path, above: list[str], bom: str) -> None:
     whole = read(tmp_path, LINES)
@@ -37,6 +38,13 @@ def test_notes_above_the_header_are_no_rows(tmp_path: Path, above: list[str], bo
     line = 9 + len(above)
     with pytest.raises(DataError, match=rf"t\.csv, line {line}, column 'size': 'x' is no number"):
         read(tmp_path, [*above, *LINES[:8], "k7,b,x", *LINES[9:]])
+
+
+@pytest.mark.parametrize("last", ["   ", "\x1a", "\t"])
+def test_a_line_of_white_space_or_a_closing_control_z_is_no_row(tmp_path: Path, last: str) -> None:
+    assert read(tmp_path, [*LINES, last]).fingerprint == read(tmp_path, LINES).fingerprint
+    with pytest.raises(DataError, match=r"t\.csv, line 11, column 'size': 'x' is no number"):
+        read(tmp_path, [*LINES[:8], last, "", "k7,b,x", *LINES[9:]])
 
 
 @pytest.mark.parametrize("mark", [";", "\t", "|"])
