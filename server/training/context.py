@@ -467,7 +467,7 @@ class ServerContext:
     def _judge(self, round: int, part: str, metrics: dict[str, float]) -> None:
         best, metric = self.best, self.stop_metric
         also = {self.plain_metric, self.measure}
-        if best.config is not None and best.config.metric == "measure":
+        if best.config is not None and best.config.metric is not None:
             also.add("loss")  # breaks ties
         best.enter(round, part, metrics.get(metric, math.nan), **{name: metrics.get(name, math.nan) for name in also})
 

@@ -88,6 +88,14 @@ def test_every_metric_has_its_better_end(metric: str, values: list[float], round
     assert (found[f"val_{metric}"], found["test_accuracy"]) == (values[round - 1], 0.6)
 
 
+@pytest.mark.parametrize("metric", ["measure", "accuracy", "ks"])
+def test_a_tie_is_decided_by_the_lower_loss(metric: Any) -> None:
+    best = Best(StopConfig(patience=9, metric=metric), {}, "ks")
+    for number, loss in enumerate([0.6, 0.5, 0.7], 1):
+        best.enter(number, "validation", 0.4, loss=loss)
+    assert best.round == 2
+
+
 def test_a_start_that_stops_by_another_metric_begins_anew() -> None:
     found: dict[str, Any] = {}
     Best(StopConfig(patience=1), found).enter(10, "validation", 0.9)

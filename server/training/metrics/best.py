@@ -53,8 +53,8 @@ class Best:
 
         Args:
             value: the criterion's value; NaN where it is undefined.
-            more: further metrics to report for the best round. With `measure`, the lowest `loss` breaks ties, since
-                accuracy takes few values on few rows.
+            more: further metrics to report for the best round. The lowest `loss` breaks ties, since accuracy
+                takes few values on few rows; not in runs of before, whose `metric` is null.
         """
         if self.config is None:
             return
@@ -105,7 +105,7 @@ class Best:
 
     def _settles(self, value: float, more: dict[str, float]) -> bool:
         """True if an evaluation equals the best by the criterion and has a lower loss."""
-        if self.config is None or self.config.metric != "measure" or "val_loss" not in self.found:
+        if self.config is None or self.config.metric is None or "val_loss" not in self.found:
             return False
         return value == self.found[f"val_{self.metric}"] and bool(more.get("loss", math.inf) < self.found["val_loss"])
 
