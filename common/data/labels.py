@@ -162,6 +162,9 @@ def _whole(numbers: Tensor, words: Sequence[str], where: str) -> Tensor:
     return numbers.to(torch.int64)
 
 
+_FINEST = 1e-150  # the square of a smaller deviation is nearly 0, and so are errors
+
+
 @dataclass(frozen=True)
 class TargetScale:
     """(y - mean) / deviation of every target, and back; both in the targets' own units, float64 (targets,)."""
@@ -172,16 +175,24 @@ class TargetScale:
     @classmethod
     def fit(cls, values: Tensor, train_rows: Tensor) -> TargetScale:
         """Fits on the training rows, int64 (m,), of values (n, targets). Raises DataError if a target is constant
-        there.
+        there, or its squares leave the range of float64.
         """
         known = values[train_rows].to(torch.float64)
         deviation = known.std(dim=0, correction=0)
         # The deviation of a constant such as 0.1 may be a rounding error above 0.
-        if bool((constant := (known == known[0]).all(dim=0) | (deviation == 0)).any()):
+        if bool((constant := (known == known[0]).all(dim=0)).any()):
             number = int(constant.nonzero()[0])
             raise DataError(
                 f"target {number + 1} is {known[0, number].item():g} in all {len(known)} training rows",
                 hint="there is nothing to learn of it: name another column in server.labels",
+            )
+        if bool((unfit := ~((deviation > _FINEST) & (deviation < 1 / _FINEST))).any()):
+            number = int(unfit.nonzero()[0])
+            low, high = (edge[number].item() for edge in (known.amin(dim=0), known.amax(dim=0)))
+            raise DataError(
+                f"target {number + 1} is between {low:g} and {high:g} in the {len(known)} training rows, too "
+                f"{'small' if deviation[number] <= _FINEST else 'large'} to be standardised",
+                hint="write the column in server.labels in another unit",
             )
         return cls(known.mean(dim=0), deviation)
 

@@ -47,6 +47,13 @@ def test_a_target_without_variation_is_refused() -> None:
         TargetScale.fit(values, torch.tensor([0, 1]))
 
 
+@pytest.mark.parametrize(("unit", "size"), [(1e-300, "small"), (1e300, "large")])
+def test_a_target_whose_squares_float64_cannot_hold_is_refused_as_such(unit: float, size: str) -> None:
+    values = torch.tensor([[1.0], [2.0], [4.0]], dtype=torch.float64) * unit
+    with pytest.raises(DataError, match=f"target 1 is between 1e.* and 4e.* in the 3 training rows, too {size}"):
+        TargetScale.fit(values, torch.arange(3))
+
+
 def test_diabetes_is_that_of_scikit_learn(tmp_path: Path) -> None:
     found = read(tmp_path, source="sklearn", name="diabetes")
     theirs = datasets.load_diabetes(scaled=False)
