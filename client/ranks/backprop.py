@@ -22,7 +22,7 @@ from colonnade.common.config.models import OwnConfig, UserModule
 from colonnade.common.errors import ColonnadeError, ConfigError
 from colonnade.common.models.backprop import backprop
 from colonnade.common.models.build import bottom_model
-from colonnade.common.models.mixing import mixing
+from colonnade.common.models.probes import mixing
 from colonnade.common.version import VERSION
 
 _TOLERANCE = 1e-5  # of the largest output: kernels sum a share of the rows in another order

@@ -21,6 +21,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
 from colonnade.common.config.models import UserModule, user_parts
 from colonnade.common.config.policy import PolicyConfig
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import PairKeys, Session
@@ -31,14 +32,12 @@ from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.outgoing import MaskedTensor, Released
 from colonnade.common.models.backprop import Backprop, backprop
 from colonnade.common.models.build import bottom_model, build_head
-from colonnade.common.models.mixing import mixing
 from colonnade.common.models.optimiser import build_optimiser
+from colonnade.common.models.probes import PROBE, doubtful, mixing
 from colonnade.common.privacy.rows import NoisySteps
 from colonnade.common.privacy.shaped import Shaped
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.state import State
-
-_PROBE = 32  # rows used to test a user's module
 
 
 @dataclass
@@ -156,7 +155,7 @@ class ClientContext:
                 f"{owner}.workers = {self.ranks.size}, for {rows} rows",
                 hint="take no more workers than rows of a batch",
             )
-        probe = self.features[torch.arange(min(_PROBE * self.ranks.size, rows))]
+        probe = self.features[torch.arange(min(PROBE * self.ranks.size, rows))]
         self._ranked = RankedBackprop(owner, self.ranks, self.config, model, probe)
         return self._ranked
 
@@ -168,9 +167,8 @@ class ClientContext:
         by_row = plan is not None and plan.config.protects == "embeddings"
         if by_row:
             refuse_mixing(owner, model)
-        if isinstance(self.config.model, UserModule):
-            rows = self.features[torch.arange(min(_PROBE, self.features.shape[0]))]
-            self._look_for_mixing(f"{owner}.model", model, rows, by_row=by_row)
+        rows = self.features[torch.arange(min(PROBE, self.features.shape[0]))]
+        self._probe(f"{owner}.model", self.config.model, model, rows, by_row=by_row)
         return model if plan is None else plan.shaped(model, self.state, self.device)
 
     def _build_head(self, width: int) -> nn.Module:
@@ -179,22 +177,28 @@ class ClientContext:
             head = build_head(self.config.head, width, self.federation.outputs, start, self.base)
         except ConfigError as error:
             raise ConfigError(f"parties.{self.name}.head: {error}", hint=error.hint) from error
-        if isinstance(self.config.head, UserModule):
-            inputs = torch.randn(_PROBE, width, generator=torch.Generator().manual_seed(0))
-            self._look_for_mixing(f"parties.{self.name}.head", head, inputs, by_row=False)
+        inputs = torch.randn(PROBE, width, generator=torch.Generator().manual_seed(0))
+        self._probe(f"parties.{self.name}.head", self.config.head, head, inputs, by_row=False)
         return head.to(self.device)
 
-    def _look_for_mixing(self, owner: str, model: nn.Module, rows: Tensor, *, by_row: bool) -> None:
-        """Tests a user's module. Raises ConfigError if it mixes rows although each row is protected by itself."""
-        if not (said := mixing(model, rows)):
-            return
-        if by_row:
+    def _probe(self, owner: str, config: object, model: nn.Module, rows: Tensor, *, by_row: bool) -> None:
+        """Tests a model or head of other code. Raises ConfigError if it cannot learn, or mixes rows although each is
+        protected by itself.
+        """
+        said = mixing(model, rows) if isinstance(config, UserModule) else ""
+        if said and by_row:
             raise ConfigError(
                 f"{owner}: {said}; federation.privacy.mechanism = adaptive protects each row by itself",
                 hint="make what comes of a row a function of that row alone: no statistics of a batch, no attention "
                 "over its rows, no memory of others, no draws but from torch's own generator",
             )
-        self.warn(f"{owner}: {said}; a row then shows in what leaves about others, and scores depend on the batches")
+        if said:
+            self.warn(
+                f"{owner}: {said}; a row then shows in what leaves about others, and scores depend on the batches"
+            )
+        by_gradients = not CONTRACTS[self.federation.protocol.name].exchange.one_number
+        if said := doubtful(owner, config, model, rows, self.schedule.single_rows, by_gradients=by_gradients):
+            self.warn(said)
 
 
 def refuse_mixing(owner: str, model: nn.Module) -> None:

@@ -27,7 +27,7 @@ def _number(value: Any) -> Any:
 
 _EXPONENT = re.compile(r"[-+]?\d+[eE][-+]?\d+")
 Count = Annotated[int, Field(strict=True, ge=0)]
-Fraction = Annotated[float, BeforeValidator(_number), Field(strict=True, ge=0, lt=1)]
+Fraction = Annotated[float, Field(strict=True, ge=0, lt=1), BeforeValidator(_number)]
 
 _MOST_MIXED = 1 << 24  # rows
 

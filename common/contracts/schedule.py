@@ -72,6 +72,14 @@ class Schedule:
         """Row numbers of B(t), int64 (rows,)."""
         return self.partition.train[self._batches.of(round)].long()
 
+    @property
+    def single_rows(self) -> tuple[str, ...]:
+        """The parts, `training`, `validation` and `test`, of which a batch has one row."""
+        rows, size = self._batches.rows, self._batches.batch
+        trained = size == 1 or (rows % size == 1 and self.rounds >= self.batches)
+        parts = [part for part in _EVALUATED if len(getattr(self.partition, part)) % self._block == 1 % self._block]
+        return (*(["training"] if trained else []), *(part for part in parts if len(getattr(self.partition, part))))
+
     def participants(self, round: int) -> tuple[str, ...]:
         """The parties of a training round in the roster's order: all, or a new random sample of the agreed share."""
         names = self._names

@@ -21,8 +21,8 @@ def settings(name: str, *sets: str) -> Config:
     return config(PROTOCOLS[name], *SHORT, f"every_party.optimiser.lr={WILD[name]}", *sets)
 
 
-def accuracies(outcome: Outcome, part: str) -> list[float]:
-    key = "val_accuracy" if part == "validation" else "test_accuracy"
+def evaluated(outcome: Outcome, part: str, metric: str = "accuracy") -> list[float]:
+    key = f"{'val' if part == 'validation' else 'test'}_{metric}"
     return [event[key] for event in outcome.of_kind("evaluation") if event["part"] == part]
 
 
@@ -30,17 +30,19 @@ def accuracies(outcome: Outcome, part: str) -> list[float]:
 def test_a_run_stops_by_its_patience_and_names_its_best_round(name: str) -> None:
     full = federate(settings(name))
     outcome = federate(settings(name, STOP), save=True)
-    found = accuracies(full, "validation")
+    found, losses = evaluated(full, "validation"), evaluated(full, "validation", "loss")
     assert full.server.round == 12 and not full.of_kind("stopped")
-    bests = [max(found[:t]) for t in range(1, 13)]
+    ranks = [(accuracy, -loss) for accuracy, loss in zip(found, losses, strict=True)]  # the loss decides ties
+    bests = [max(ranks[:t]) for t in range(1, 13)]
     end = next((t for t in range(3, 13) if bests[t - 1] == bests[t - 3]), 12)
     assert end < 12, "the rates are too tame for this test"
     assert outcome.server.round == end and [e["round"] for e in outcome.of_kind("stopped")] == [end]
-    assert accuracies(outcome, "validation") == found[:end] and len(accuracies(outcome, "test")) == end
+    assert evaluated(outcome, "validation") == found[:end] and len(evaluated(outcome, "test")) == end
     best = outcome.server.best.summary(end - 2)
-    tests = accuracies(outcome, "test")
+    tests = {name: evaluated(outcome, "test", name)[end - 3] for name in ("accuracy", "loss")}
     assert best == {
-        "round": end - 2, "val_accuracy": max(found[:end]), "test_accuracy": tests[end - 3], "checkpoint": True
+        "round": end - 2, "val_accuracy": max(found[:end]), "val_loss": losses[end - 3], "checkpoint": True,
+        **{f"test_{name}": value for name, value in tests.items()},
     }  # fmt: skip
 
 

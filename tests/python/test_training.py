@@ -179,7 +179,7 @@ def without(table: pd.DataFrame, *rows: int) -> pd.DataFrame:
 
 WRONG: list[tuple[str, dict[str, Any], type[ColonnadeError], str, str]] = [
     ("a key of numbers with a point", {"bank": lambda t: t.assign(id=t.id.astype(float))}, DataError,
-     r"^bank: tables\['bank'\], row 0 \(counted from 0\), column 'id': is of type double", "words or whole numbers"),
+     r"^bank: tables\['bank'\], column 'id': is of type double", "words or whole numbers"),
     ("keys written otherwise", {"bank": lambda t: t.assign(id=t.id.map("{:08}".format))}, DataError,
      "no key is common to all members", "written alike"),
     ("several types in a column", {"bank": lambda t: t.assign(income=["a", 1, 2.5] * (len(t) // 3))}, DataError,

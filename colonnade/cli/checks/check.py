@@ -33,6 +33,7 @@ from colonnade.common.data.rows import Partition
 from colonnade.common.data.sources import load_features, load_labels, prepare
 from colonnade.common.errors import ConfigError, DataError, EnvironmentFault, IdentityError
 from colonnade.common.models.build import bottom_model
+from colonnade.common.models.probes import PROBE, doubtful
 from colonnade.common.parsing.error_messages import whose
 from colonnade.common.parsing.file import load
 from colonnade.common.protocols.fedvs import Config as CodedConfig
@@ -151,7 +152,7 @@ _STARTS = {
 }
 
 
-def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> None:
+def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> None:  # noqa: PLR0915
     """Checks a configuration and the data, models and keys that it names, and prints the findings.
 
     Model files are only inspected, unless `run_models` is set.
@@ -164,6 +165,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
     overlap = Overlap(federation)
     schedules: dict[str, Schedule] = {}
     made: dict[str, Made] = {}
+    probed: dict[str, torch.Tensor] = {}  # some rows of every party whose model was made
     labels = _check_labels(config, base, overlap, schedules, run_models=run_models)
     coding = None
     if isinstance(federation.protocol, CodedConfig):
@@ -182,6 +184,8 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
         start = own_draws(federation, name).generator("model")
         model = _tower(f"parties.{name}", federation, party, shape, start, base, run_models=run_models)
         made[name] = model, shape
+        if model is not None:
+            probed[name] = columns[torch.arange(min(PROBE, len(columns.values)))]
         # Before alignment the training rows are unknown: any row of the table may be one.
         looked_at = schedule.partition.train if federation.align == "none" else torch.arange(len(features.values))
         more = coding.add(name, columns, model, schedule.partition) if coding and model else ""
@@ -202,6 +206,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
         coding.show()
     if common is not None:
         schedules = {"": Schedule(federation, common, 0)}
+    _probe_models(config, made, probed, schedules if common is not None or federation.align == "none" else {})
     if sums and schedules:
         sums.show(min(schedules.values(), key=_train_rows))
     _check_classes(config, labels, overlap.common, schedules)
@@ -211,6 +216,19 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
     check_identities(config, base)  # last: data can be checked before certificates have come back
     _look_for_devices(config)
     _conclude(config, file, before)
+
+
+def _probe_models(
+    config: Config, made: Mapping[str, Made], probed: Mapping[str, torch.Tensor], schedules: Mapping[str, Schedule]
+) -> None:
+    """Tests the parties' own models; batches of one row only if the run's schedule is known."""
+    by_gradients = not CONTRACTS[config.federation.protocol.name].exchange.one_number
+    parts = next((schedule.single_rows for schedule in schedules.values()), ())
+    for name, rows in probed.items():
+        model, owner = made[name][0], f"parties.{name}.model"
+        assert model is not None  # of these rows
+        if said := doubtful(owner, config.parties[name].model, model, rows, parts, by_gradients=by_gradients):
+            out.warn(said)
 
 
 def _look_for_devices(config: Config) -> None:
@@ -369,8 +387,8 @@ def _check_labels(
         _only_found("server", base, None, config.server.head)
     if labels.without:
         out.say(f"server: {labels.without}")
-    for doubtful in labels.doubts:
-        out.warn(f"server: {doubtful}")
+    for about in labels.doubts:
+        out.warn(f"server: {about}")
     if (active := config.server.active) is not None:
         features = active_features(config.federation, config.server, active, base, len(labels.values), ids=labels.ids)
         columns = prepare(active.data, features, schedule.partition.train, config.federation.seed, SERVER)

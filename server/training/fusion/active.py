@@ -23,6 +23,7 @@ from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import DataError
 from colonnade.common.models.build import bottom_model
 from colonnade.common.models.optimiser import build_optimiser
+from colonnade.common.models.probes import PROBE, doubtful
 from colonnade.common.models.two_part import TwoPart
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.fusion.heads import joint_head
@@ -142,7 +143,11 @@ def active_party(ctx: ServerContext, width: int) -> TwoPart:
 
     def make() -> nn.Module:
         start = ctx.draws.generator("active model")
-        return bottom_model("server.active", config.model, shape, width, start, ctx.base).to(ctx.device)
+        model = bottom_model("server.active", config.model, shape, width, start, ctx.base).to(ctx.device)
+        rows = columns[torch.arange(min(PROBE, columns.shape[0]))]
+        if said := doubtful("server.active.model", config.model, model, rows, ctx.schedule.single_rows):
+            ctx.warn(said)
+        return model
 
     bottom: nn.Module = ctx.state.keep("active model", make)
     head: nn.Module = ctx.state.keep("head", lambda: joint_head(ctx, width))

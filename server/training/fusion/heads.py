@@ -13,13 +13,18 @@ from colonnade.common.models.build import build_agreed_head, build_head
 from colonnade.common.models.heads import xavier
 from colonnade.common.models.local_steps import Descent
 from colonnade.common.models.optimiser import build_optimiser
+from colonnade.common.models.probes import PROBE, doubtful
 from colonnade.server.training.context import ServerContext
 
 
 def joint_head(ctx: ServerContext, inputs: int) -> nn.Module:
     """theta_0, one head over all embeddings concatenated: (rows, inputs) -> (rows, classes)."""
     start = ctx.draws.generator("head")
-    return build_head(ctx.config.head, inputs, ctx.federation.outputs, start, ctx.base).to(ctx.device)
+    head = build_head(ctx.config.head, inputs, ctx.federation.outputs, start, ctx.base).to(ctx.device)
+    rows = torch.randn(PROBE, inputs, generator=torch.Generator().manual_seed(0)).to(ctx.device)
+    if said := doubtful("server.head", ctx.config.head, head, rows, ctx.schedule.single_rows):
+        ctx.warn(said)
+    return head
 
 
 def agreed_head(ctx: ServerContext, config: JointHeadConfig, inputs: int) -> nn.Module:

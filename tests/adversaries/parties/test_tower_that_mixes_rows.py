@@ -15,7 +15,7 @@ from colonnade.common.config.members import Config
 from colonnade.common.config.models import ModelConfig, OwnConfig
 from colonnade.common.errors import ConfigError
 from colonnade.common.models.build import build_model
-from colonnade.common.models.mixing import mixing
+from colonnade.common.models.probes import mixing
 from colonnade.common.parsing.file import parse
 from tests.support.federation import config, federate, tree
 from tests.support.seeded import seeded

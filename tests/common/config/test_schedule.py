@@ -53,6 +53,27 @@ def test_without_shuffling_every_epoch_is_alike_and_with_it_none() -> None:
     assert not torch.equal(schedule(shuffle=True).batch(1), schedule(shuffle=True).batch(9))
 
 
+@pytest.mark.parametrize(
+    ("values", "parts"),
+    [
+        ({}, ()),  # 75 training rows in batches of 10
+        ({"batch": 37}, ("training",)),
+        ({"batch": 37, "epochs": 0, "rounds": 2}, ()),  # that never come to the last
+        ({"batch": 9}, ("validation",)),
+        ({"batch": 7}, ("test",)),
+        ({"batch": 1}, ("training", "validation", "test")),
+        ({"batch": 1, "rows": {"validation": 0, "test": 0}}, ("training",)),
+    ],
+)
+def test_the_parts_with_a_batch_of_one_row_are_known(values: dict[str, Any], parts: tuple[str, ...]) -> None:
+    timetable = schedule(**values)
+    assert timetable.single_rows == parts
+    sizes = {len(timetable.batch(round)) for round in range(1, timetable.rounds + 1)}
+    assert (1 in sizes) == ("training" in parts)
+    for part in ("validation", "test"):
+        assert (1 in map(len, timetable.blocks(part))) == (part in parts)
+
+
 def test_full_is_the_true_of_older_runs() -> None:
     new, old = (schedule(shuffle=shuffle) for shuffle in ("full", True))
     assert torch.equal(new.batch(9), old.batch(9))

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from colonnade.common.config.models import HeadConfig, ModelConfig, OwnConfig
 from colonnade.common.errors import ConfigError
 from colonnade.common.models.build import build_head, build_model
+from colonnade.common.models.probes import doubtful
 from tests.support.seeded import seeded
 
 
@@ -206,3 +207,90 @@ def test_a_model_with_nothing_to_train_is_refused(tmp_path: Path, name: str) -> 
     (tmp_path / "own.py").write_text(NORMED)
     with pytest.raises(ConfigError, match="has nothing to train"):
         build_model(parse({"file": f"./own.py:{name}"}), (4,), torch.Generator().manual_seed(0), tmp_path)
+
+
+PROBED = """
+import torch
+from torch import nn
+from torch.nn import functional
+
+class Tower(nn.Module):
+    def __init__(self, shape, how):
+        super().__init__()
+        self.how, self.layer, self.spare = how, nn.Linear(shape[0], 4), nn.Linear(2, 2)
+        self.register_buffer("w", torch.randn(shape[0], 4))
+        self.norm = nn.SyncBatchNorm(4)
+        self.register_buffer("m", torch.zeros(4))
+        self.register_buffer("v", torch.ones(4))
+
+    def forward(self, x):
+        return getattr(self, self.how)(x)
+
+    def plain(self, x):
+        return self.layer(x)
+
+    def detached(self, x):
+        return self.layer(x).detach()
+
+    def without(self, x):
+        with torch.no_grad():
+            return self.layer(x)
+
+    def fixed(self, x):
+        return x @ self.w
+
+    def sync(self, x):
+        return self.norm(self.layer(x))
+
+    def function(self, x):
+        return functional.batch_norm(self.layer(x), self.m, self.v, training=self.training)
+
+    def spread(self, x):
+        h = self.layer(x)
+        return (h - h.mean(0)) / (h.std(0) + 1e-5)
+"""
+
+
+def probed(folder: Path, how: str, *parts: str, by_gradients: bool = True) -> str:
+    (folder / "own.py").write_text(PROBED)
+    config = parse({"file": "./own.py:Tower", "how": how})
+    model = build_model(config, (3,), seeded(0), folder).train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    try:
+        return doubtful("tower", config, model, torch.randn(6, 3), parts, by_gradients=by_gradients)
+    finally:
+        assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+        assert model.training and all(parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("how", ["detached", "without", "fixed"])
+def test_a_model_that_no_gradient_reaches_is_refused_before_the_first_round(tmp_path: Path, how: str) -> None:
+    with pytest.raises(ConfigError, match="tower has nothing to train: the gradient at its outputs reaches no param"):
+        probed(tmp_path, how)
+    assert not probed(tmp_path, how, by_gradients=False)  # zeroth-order protocols compare outputs
+
+
+def test_parameters_that_no_gradient_reaches_are_named(tmp_path: Path) -> None:
+    said = "tower: no gradient reaches its spare.weight, spare.bias, norm.weight, norm.bias, which stay as they began"
+    assert probed(tmp_path, "plain") == said
+
+
+@pytest.mark.parametrize(
+    ("how", "said", "modes"),
+    [
+        ("sync", r"makes nothing \(ValueError\)", ["training"]),
+        ("function", r"makes nothing \(ValueError\)", ["training"]),
+        ("spread", "makes no finite numbers", ["training", "validation", "test"]),
+        ("plain", "", []),
+    ],
+)
+def test_a_model_that_takes_no_single_row_is_refused_where_a_batch_has_one(
+    tmp_path: Path, how: str, said: str, modes: list[str]
+) -> None:
+    probed(tmp_path, how)
+    for part in ("training", "validation", "test"):
+        if part in modes:
+            with pytest.raises(ConfigError, match=f"tower {said} of a batch of one row, and the {part} rows have one"):
+                probed(tmp_path, how, part)
+        else:
+            probed(tmp_path, how, part)
