@@ -53,7 +53,7 @@ def read_roster(value: Any) -> Any:
         seen = set[str]()
         for place, name in enumerate(value):
             if not isinstance(name, str):
-                said = f"federation.parties.{place}{shown(name)}: expected a name"
+                said = f"federation.parties.{place}{shown(name) or f' = {name!r}'}: expected a name"
                 raise ConfigError(said, hint=f"put it in quotes; {_HINT}")
             if name in seen:
                 raise ConfigError(f"federation.parties: {name!r} is listed twice", hint="give each party its own name")
