@@ -32,6 +32,9 @@ _METRICS = {
 _OF_UNEQUAL = ("test_balanced_accuracy", "test_baseline_accuracy")  # of runs with unequal classes
 _FEW = 5  # runs that are columns of the table, so that paper has room for it
 _OTHER_ROWS = "These runs are tested on different rows: their values say nothing about which is better."
+_OTHER_LABELS = (
+    "These runs are tested on rows with the same keys and other labels: their values say nothing about which is better."
+)
 _NOT_TESTED = "Not all of these runs have a value on test rows: nothing is recommended."
 
 
@@ -52,13 +55,16 @@ def comparison_page(runs: Sequence[RecordedRun]) -> str:
     each = [_standing(name, run, metric) for name, run in by_name.items()]
     hashed = [run for run in runs if run.summary.get("rows_hash")]  # which older versions did not write
     same = len({(run.summary.get("dataset"), _rows(run, "test"), _baseline(run)) for run in runs}) == 1
-    same = same and len({run.summary["rows_hash"]["test"] for run in hashed}) < 2
+    hashes = {run.summary["rows_hash"]["test"] for run in hashed}
+    sizes = {tuple(map(sum, confusion_of(run.summary, "test"))) for run in runs}  # of the classes
+    relabelled = len(hashed) == len(runs) and len(hashes) == 1 and len(sizes) > 1 and () not in sizes
+    same = same and len(hashes) < 2
     untested = any(one.test is None and not one.cause for one in each)
     page = ComparisonPage(
         f"{len(runs)} runs compared", measure, _rows(runs[0], "test"), _rows(runs[0], "validation"),
         [*each, *_no_column(runs[0], metric)] if same else each, _values(by_name),
         facts=[("Runs", [(name, _sentence(run)) for name, run in by_name.items()])], more=_curves(by_name, measure),
-        apart=_OTHER_ROWS if not same else _NOT_TESTED if untested else "",
+        apart=_OTHER_LABELS if relabelled else _OTHER_ROWS if not same else _NOT_TESTED if untested else "",
     )  # fmt: skip
     return page.html()
 

@@ -270,6 +270,11 @@ def test_several_runs(tmp_path: Path, monkeypatch, capfd) -> None:
     elsewhere = leave(tmp_path / "other", summary(dataset="mnist"))
     other = page(monkeypatch, capfd, runs[0], elsewhere).words
     assert "tested on different rows" in other and "Take " not in other
+    labelled = [leave(tmp_path / name, summary(rows_hash={"test": "same", "validation": "same"},
+                                               details={"test": {"confusion": [[5, ones], [0, 9 - ones]]}}))
+                for name, ones in (("before", 1), ("after", 2))]  # fmt: skip
+    other = page(monkeypatch, capfd, *labelled).words
+    assert "tested on rows with the same keys and other labels" in other and "Take " not in other
     vile = leave(tmp_path / "<i>&'\"")
     assert not [name for name, _ in page(monkeypatch, capfd, runs[0], vile).tags if name == "i"]
 
