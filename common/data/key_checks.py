@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 import string
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from itertools import permutations
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from colonnade.common.data.columns.features import Doubt
+from colonnade.common.data.columns.spelling import in_other_encodings, latin, plain_value
 from colonnade.common.data.keys import KeyColumn
 from colonnade.common.errors import DataError
 
@@ -75,13 +80,22 @@ _SPOILT = {
     r"^[+-]?\d{1,3}([,'’ \x{a0}\x{202f}]\d{3})+$|^[+-]?\d{1,3}(\.\d{3}){2,}$": (
         "have separators of thousands (as 1,234); write them with digits alone (as 1234)"
     ),
-    r"^\d{4}-\d\d-\d\d[T ]00:00(:00([.]0+)?)?Z?$": "are days with a time of 00:00; write the day alone (as 2024-01-31)",
+    r"^\d{4}-\d\d-\d\d[T ]00:00(:00([.]0+)?)?(Z|[+-]00:?00)?$": (
+        "are days with a time of 00:00; write the day alone (as 2024-01-31)"
+    ),
     rf"\x{{fffd}}|[ÂÃ][\x{{80}}-\x{{bf}}{_CP1252}]|â€|ï»¿": (
         "have characters of a wrong encoding (as Ã¤ for ä); name the table's `encoding`, or write it again"
     ),
     f"[{_HIDDEN}]": "have invisible characters, or spaces that are not plain ones; remove them",
     r"[^\P{Nd}0-9]": "have digits of another script, which look like 0 to 9; write them as 0 to 9",
     r"""^(['`’]|=?").""": "begin with a quotation mark, as spreadsheets protect numbers; remove it",
+    r"""^(b['"].*['"]|\[['"].*\]|(np\.\w+|(datetime\.)?date\w*|Decimal|UUID|Timestamp|ObjectId)\(.*\))$""": (
+        "are written as a program shows them (as b'17' or np.int64(17)); write 17"
+    ),
+    r"&(#\d+|#[xX][0-9a-fA-F]+|[A-Za-z]{2,8}\d*);": "have references of HTML (as &euml; for ë); write the characters",
+    r"\p{Latin}[\p{Cyrillic}\p{Greek}]|[\p{Cyrillic}\p{Greek}]\p{Latin}": (
+        "have letters of two scripts, which look alike (as Cyrillic К and K); write them in one"
+    ),
     r"[\x{2010}-\x{201f}\x{2212}«»‹›]": "have dashes or quotation marks of word processors; write - and ' instead",
 }
 """Patterns of spoilt keys, of which the first counts, with what is said of them."""
@@ -90,8 +104,8 @@ _KEPT = 15  # digits of a number, by a spreadsheet
 _LONG, _ROUNDED = rf"^\d{{{_KEPT},}}\d$", rf"^[1-9]\d{{{_KEPT - 1}}}0+$"
 
 
-def key_doubts(keys: KeyColumn, column: str) -> Iterator[Doubt]:
-    """Warnings about keys that other members probably write differently; none quotes a key."""
+def key_doubts(keys: KeyColumn, column: str, place: Callable[[int], str]) -> Iterator[Doubt]:
+    """Warnings about keys that other members probably write differently; none quotes a key. `place` locates a row."""
     # No pattern but _ROUNDED finds anything in letters and digits alone, which most keys are.
     blocks = [keys.text[start : start + _BLOCK] for start in range(0, len(keys), _BLOCK)]
     told = dict[str, int]()
@@ -111,6 +125,131 @@ def key_doubts(keys: KeyColumn, column: str) -> Iterator[Doubt]:
         if count:
             others = "other members probably write them differently"
             yield Doubt(column, f"is the key, and {count} of {len(keys)} keys {what}", f"{hint}; {others}")
+    for what, (count, first) in _partly_spoilt(keys).items():
+        said = f"is the key, and {count} of {len(keys)} keys (first in {place(first)}) {what}"
+        yield Doubt(column, said, "write all keys alike; other members probably write them differently")
+
+
+_FEWEST, _SHAPES, _LOOKED_AT = 20, 100, 32  # keys of a column, different shapes of them, and keys of a shape
+_SHAPE = bytes.maketrans(_PLAIN, b"9" * 10 + b"a" * 26 + b"A" * 26 + b"_-")
+_CONFUSED = str.maketrans("OoIl", "0011")
+_CASES = 3  # ways to write a word's case: more are random
+_DAYS = ("%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y%m%d")
+_SERIAL = re.compile(r"[1-6]\d{4}", re.ASCII)  # days since 1899-12-30, as spreadsheets count them
+
+
+@dataclass
+class _Shape:
+    """Keys that are alike but for their digits and plain letters: their number, and the first ones with their rows."""
+
+    name: str
+    count: int = 0
+    keys: list[str] = field(default_factory=list)
+    first: int = 0
+
+    @cached_property
+    def cased(self) -> str:
+        return self.name.casefold()
+
+    @cached_property
+    def days(self) -> str:
+        """The notation in which all keys are days, "" if they are none."""
+        if "9" not in self.name:
+            return ""
+        for form in _DAYS:
+            if all(_is_day(key, form) for key in self.keys):
+                return form
+        if all(map(_SERIAL.fullmatch, self.keys)):
+            return "serial"
+        return "words" if all(_is_day(day := plain_value(key), _DAYS[0]) and day != key for key in self.keys) else ""
+
+    def become(self, other: _Shape, way: Callable[[str], str]) -> bool:
+        """True if all keys are changed by `way`, and then have the shape of others."""
+        return all(way(key) != key and _shape(way(key)) == other.name for key in self.keys)
+
+
+def _partly_spoilt(keys: KeyColumn) -> dict[str, tuple[int, int]]:
+    """How many keys are another spelling of the other keys' shape, and the first one's row, by what is wrong.
+
+    Shapes are compared, of which a column has few, and a sample of the keys of each.
+    """
+    shapes = _shapes(keys)
+    found = defaultdict[str, dict[str, _Shape]](dict)
+    for one, other in permutations(shapes, 2):
+        for what in _faults(one, other, shapes, len(keys)):
+            found[what][one.name] = one
+    return {
+        what: (sum(one.count for one in of.values()), min(one.first for one in of.values()))
+        for what, of in found.items()
+    }
+
+
+def _faults(one: _Shape, other: _Shape, shapes: Sequence[_Shape], total: int) -> Iterator[str]:
+    """What makes `one` a spelling of `other`."""
+    rarer, most = (one.count, one.first) <= (other.count, other.first), 2 * (one.count + other.count) >= total
+    if one.become(other, latin):
+        yield "have letters of another script that look like the others' (as Cyrillic К for K)"
+    if rarer and any(_shape(way) == other.name for way in in_other_encodings(one.keys[0])):
+        yield "have characters of another encoding than the others"
+    unknown = re.escape(one.name).replace(r"\?", "(?:[aA]|[^\x00-\x7f]+)")
+    if "?" in one.name and re.fullmatch(unknown, other.name):
+        yield "have a question mark where others have a letter, as programs write letters that they do not know"
+    if most and other.count > one.count and one.become(other, lambda key: key.translate(_CONFUSED)):
+        yield "have the letters O, I or l where others have the digits 0 and 1"
+    if rarer and most and 1 < sum(shape.cased == one.cased == other.cased for shape in shapes) <= _CASES:
+        yield "have capital letters where others have small ones, or the reverse"
+    if rarer and one.days and other.days and one.days != other.days and {one.days, other.days} != {"serial", "%Y%m%d"}:
+        yield "are days in another notation than the others"
+    if _shorter(one, other):
+        yield "have fewer digits than those that begin with zeros: zeros may be lost"
+
+
+def _shorter(one: _Shape, other: _Shape) -> bool:
+    """True if a number of one has fewer digits than the same number of the other, which begins with a zero there."""
+    runs, others = (re.findall("9+|[^9]+", shape.name) for shape in (one, other))
+    if len(runs) != len(others) or len(one.name) >= len(other.name):
+        return False
+    different = [place for place, (run, long) in enumerate(zip(runs, others, strict=True)) if run != long]
+    if len(different) != 1 or others[different[0]][0] != "9" or runs[different[0]][0] != "9":
+        return False
+    begin = len("".join(runs[: different[0]]))
+    return any(key[begin] == "0" for key in other.keys) and not any(key[begin] == "0" for key in one.keys)
+
+
+def _is_day(key: str, form: str) -> bool:
+    try:
+        return 1800 <= datetime.strptime(key, form).year < 2200
+    except ValueError:
+        return False
+
+
+def _shape(key: str) -> str:
+    return key.encode().translate(_SHAPE).decode()
+
+
+def _shapes(keys: KeyColumn) -> list[_Shape]:
+    """The shapes of the keys, none if the keys are few, or have many shapes, as texts have."""
+    found = dict[str, _Shape]()
+    for begin in range(0, len(keys) if len(keys) >= _FEWEST else 0, _BLOCK):
+        block = KeyColumn(keys.text[begin : begin + _BLOCK])
+        ends, text = block.parts
+        of_keys = KeyColumn.of_parts(ends, np.frombuffer(text.tobytes().translate(_SHAPE), np.uint8)).text
+        coded = of_keys.dictionary_encode()
+        if len(coded.dictionary) > _SHAPES:
+            return []
+        codes = coded.indices.to_numpy()
+        counts = np.bincount(codes)
+        for code, name in enumerate(coded.dictionary.to_pylist()):
+            shape = found.setdefault(name, _Shape(name))
+            if len(shape.keys) < _LOOKED_AT:
+                rows = np.flatnonzero(codes == code)
+                shape.first = shape.first if shape.keys else begin + int(rows[0])
+                rows = rows[:: len(rows) // _LOOKED_AT + 1]
+                shape.keys += [block[int(row)] for row in rows]
+            shape.count += int(counts[code])
+        if len(found) > _SHAPES:
+            return []
+    return list(found.values())
 
 
 def _count(text: pa.Array, pattern: str) -> int:

@@ -415,7 +415,11 @@ class _KeyReading:
             refuse_repeated(joined, f"{self._table}, {_named(self.names)}", self._table.place)
         for name, column in zip(self.names, columns, strict=True):
             refuse_fractions(column, f"{self._table}, {_named([name])}")
-        doubts = (doubt for name, column in zip(self.names, columns, strict=True) for doubt in key_doubts(column, name))
+        doubts = (
+            doubt
+            for name, column in zip(self.names, columns, strict=True)
+            for doubt in key_doubts(column, name, self._table.place)
+        )
         return joined, tuple(doubts)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Callable
 from decimal import Decimal
 from itertools import product
 from pathlib import Path
@@ -357,6 +359,13 @@ SPOILT = {
     "shortened": (lambda key: f"4.0215512{int(key) % 100:02}E+12", "a program has shortened"),
     "of Java": (lambda key: f"4.0215512{int(key) % 100:02}E12", "a program has shortened"),
     "rounded": (lambda key: f"4{int(key) - 3 * 10**12:014}000", "zeros after 15 digits"),
+    "time of a zone": (lambda key: f"{2000 + int(key) % 100}-01-05T00:00:00+00:00", "a time of 00:00"),
+    **{
+        text: (lambda key, text=text: text.format(key), "as a program shows them")
+        for text in ("b'{}'", "np.int64({})", "Decimal('{}')", "['{}']")
+    },
+    "HTML": (lambda key: f"Zo&euml;{key}", "references of HTML"),
+    "two scripts": (lambda key: f"аb{key}", "letters of two scripts"),
     "time": (lambda key: f"{2000 + int(key) % 100}-01-05 00:00:00", "a time of 00:00"),
     "encoding": (lambda key: f"ZoÃ«{key}", "a wrong encoding"),
     "unread": (lambda key: f"Zo\ufffd{key}", "a wrong encoding"),
@@ -388,6 +397,66 @@ def test_spoilt_keys_are_counted_for_their_owner(tmp_path: Path, spoilt: str, co
     assert str(doubt).endswith("other members probably write them differently")
     assert said in str(doubt) and f"{count} of 40 keys" in str(doubt) and KEYS[0][:6] not in str(doubt)
     assert [*load_labels(labels({**how, "label": "x"}), tmp_path).doubts] == [doubt]
+
+
+def day(row: int, form: str = "%Y-%m-%d") -> str:
+    return (datetime.date(2020, 1, 1) + datetime.timedelta(row)).strftime(form)
+
+
+PARTLY: dict[str, tuple[Callable[[int], str], Callable[[int], str], str]] = {
+    "Cyrillic": (lambda row: f"K{row:03}", lambda row: f"\u041a{row:03}", "another script"),
+    "Greek": (lambda row: f"{row:03}H", lambda row: f"{row:03}\u0397", "another script"),
+    "lost zeros": (lambda row: f"{row + 80:06}", lambda row: str(row + 80), "zeros may be lost"),
+    "lost zeros of a part": (lambda row: f"K-{row:03}-A", lambda row: f"K-{row}-A", "zeros may be lost"),
+    "code page 850": (lambda row: f"Zoë-{row:03}", lambda row: f"ZoÙ-{row:03}", "another encoding"),
+    "Mac Roman": (lambda row: f"Zoë-{row:03}", lambda row: f"ZoÎ-{row:03}", "another encoding"),
+    "question mark": (lambda row: f"Zoë-{row:03}", lambda row: f"Zo?-{row:03}", "a question mark where"),
+    "letter O": (lambda row: f"K{row:03}", lambda row: f"K{row:03}".replace("0", "O", 1), "the letters O, I or l"),
+    "case": (lambda row: f"K{row:03}x", lambda row: f"k{row:03}x", "capital letters"),
+    "points": (day, lambda row: day(row, "%d.%m.%Y"), "days in another notation"),
+    "serial days": (day, lambda row: str(43831 + row), "days in another notation"),
+    "names of months": (day, lambda row: day(row, "%d-%b-%Y"), "days in another notation"),
+    "without marks": (day, lambda row: day(row, "%Y%m%d"), "days in another notation"),
+}
+
+
+@pytest.mark.parametrize("spoilt", PARTLY)
+@pytest.mark.parametrize("share", [3, 20, 80])
+def test_keys_of_which_a_part_is_spoilt_are_said_with_their_line(tmp_path: Path, spoilt: str, share: int) -> None:
+    plain, change, said = PARTLY[spoilt]
+    if spoilt == "letter O":
+        share = min(share, 20)
+    keys = [change(row) if row % 100 < share and row % 7 else plain(row) for row in range(100)]
+    (tmp_path / "t.csv").write_text("id,x\n" + "".join(f"{key},{row % 7}\n" for row, key in enumerate(keys)))
+    found = load_features(data({"source": "csv", "path": "t.csv", "key": "id"}), PartyIndex(0, 1), tmp_path)
+    (doubt,) = map(str, doubts(found))
+    assert (
+        said in doubt
+        and f" of 100 keys (first in {tmp_path / 't.csv'}, line " in doubt
+        and keys[1] not in doubt.partition(", line ")[2]
+    )
+
+
+RANDOM = np.random.default_rng(0)
+ORDINARY = {
+    "numbers": [str(row) for row in range(200)],
+    "padded numbers": [f"{row:04} " if row % 2 else f"{row:04}" for row in range(200)],
+    "hexadecimal": [RANDOM.bytes(8).hex() for _ in range(200)],
+    "letters and digits": ["".join(RANDOM.choice([*"ABCOIL0123456789"], 5)) for _ in range(200)],
+    "letters of both cases": ["".join(RANDOM.choice([*"abcdefABCDEF"], 6)) for _ in range(200)],
+    "days": [day(row) for row in range(200)],
+    "numbers of two lengths": [str(row) for row in (*range(40000, 40100), *range(20200101, 20200131))],
+    "Russian plates": [f"А{row:03}МС" for row in range(200)],
+    "names": [f"{name} {row}" for row in range(30) for name in ("Zoë", "Jörg", "Ann", "van Ek", "КАТЯ")],
+}
+
+
+@pytest.mark.parametrize("keys", ORDINARY)
+def test_ordinary_keys_are_not_doubted(tmp_path: Path, keys: str) -> None:
+    column = list(dict.fromkeys(ORDINARY[keys]))
+    pa.parquet.write_table(pa.table({"id": column, "x": [row % 2 for row in range(len(column))]}), tmp_path / "t")
+    how = {"source": "parquet", "path": "t", "key": "id"}
+    assert not load_features(data(how), PartyIndex(0, 1), tmp_path).doubts
 
 
 @given(
