@@ -24,7 +24,7 @@ from colonnade.common.run.run_folder import RunFolder
 from colonnade.launcher.configuration import GivenConfig, naming_tables, with_names
 from colonnade.launcher.folder_lock import locked_folder, remove_new
 from colonnade.launcher.processes import Processes, last_words, thread_share
-from colonnade.launcher.readiness import check_members, refuse_other_keys, refuse_others
+from colonnade.launcher.readiness import check_members, refuse_others, refuse_tables
 from colonnade.launcher.scratch import scratch, temporary_identities
 from colonnade.reports.console.progress import Progress
 from colonnade.reports.console.screen import INTERRUPTED, Screen, debugging
@@ -110,7 +110,7 @@ class Launch:
     def take(self, given: GivenConfig) -> None:
         try:
             self._config = given.put(self._folder.path)
-            refuse_other_keys(self._config, given.base, self._folder.path)
+            refuse_tables(self._config, given.base, self._folder.path)
         except BaseException:
             self._clear()
             raise

@@ -9,7 +9,7 @@ from pathlib import Path
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.owner import owner_of
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.data.sources import load_features, load_labels
+from colonnade.common.data.sources import load_features, load_labels, refuse_own_labels
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.parsing.error_messages import whose
@@ -35,13 +35,15 @@ def refuse_incomplete(config: Config, where: str) -> None:
         )
 
 
-def refuse_other_keys(config: Config, base: Path, folder: Path | None = None) -> None:
-    """Refuses tables with keys in another order than the labels', where rows are matched by their order.
+def refuse_tables(config: Config, base: Path, folder: Path | None = None) -> None:
+    """Refuses a party's table that is the labels' own and has the label among its columns; and tables with keys
+    in another order than the labels', where rows are matched by their order.
 
-    Checks only if every source names its keys. Members find copies of their tables in their folders, and do not read
-    them again.
+    Checks keys only if every source names its keys. Members find copies of their tables in their folders, and do not
+    read them again.
     """
     federation, server = config.federation, config.server
+    refuse_labels_of_parties(config, base)
     if federation.align != "none" or server is None or not getattr(server.labels, "key", None):
         return
     keyed = {name: party.data for name, party in config.parties.items() if getattr(party.data, "key", None)}
@@ -60,6 +62,16 @@ def refuse_other_keys(config: Config, base: Path, folder: Path | None = None) ->
                 f"{name}: the keys of its table differ from those of server.labels, or their order does",
                 hint="federation.align: psi finds the rows that all have; or bring the tables into one order",
             )
+
+
+def refuse_labels_of_parties(config: Config, base: Path) -> None:
+    """Refuses a party's columns as `refuse_own_labels`, where one configuration has the labels too."""
+    if config.server is None:
+        return
+    for name, party in config.parties.items():
+        index = config.federation.party_index(name)
+        with whose(name):
+            refuse_own_labels(config.server.labels, party.data, index, f"parties.{name}.data", base)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from colonnade.common.run.device import torch_threads
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.launcher.configuration import GivenConfig, naming_tables
 from colonnade.launcher.folder_lock import locked_folder, remove_new
-from colonnade.launcher.readiness import check_members, refuse_other_keys, refuse_others
+from colonnade.launcher.readiness import check_members, refuse_others, refuse_tables
 from colonnade.simulation.federation import Outcome
 from colonnade.simulation.folder import simulate_in
 
@@ -34,7 +34,7 @@ def run_virtually(
     place = locked_folder(out, f"{config.federation.id}-virtual")
     with place as folder, naming_tables(given.places(folder)), _cleared(folder) as begun:
         config = given.put(folder)
-        refuse_other_keys(config, given.base, folder)
+        refuse_tables(config, given.base, folder)
         return folder, _simulate(config, given.base, folder, (begun, *listeners))
 
 

@@ -43,7 +43,7 @@ from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.rows import sampled
-from colonnade.common.data.sources import load_features
+from colonnade.common.data.sources import load_features, refuse_own_labels
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, PartyFailed, TrainingDiverged
 from colonnade.common.messaging.message import Message, largest_bytes, snapshot
@@ -314,7 +314,9 @@ class Simulation:
         federation, config, files = self.config.federation, self.config.parties[name], self.files
         with whose(name):
             kept, cache = (None, None) if files is None else (files.encoder(name), files.tables(name))
-            read = load_features(config.data, federation.party_index(name), self.base, cache, kept)
+            index, labels = federation.party_index(name), self.server.ctx.config.labels
+            refuse_own_labels(labels, config.data, index, f"parties.{name}.data", self.base)
+            read = load_features(config.data, index, self.base, cache, kept)
         for doubt in doubts(read):
             telemetry.event("warning", party=name, reason=str(doubt))
         features, task = sampled(read, self._sample(name)), training(federation, self.instead.get(name))

@@ -35,7 +35,7 @@ from colonnade.common.config.data.sources import (
     TensorData,
     TensorLabels,
 )
-from colonnade.common.config.data.tables import TableColumnsConfig, TableLabelsConfig
+from colonnade.common.config.data.tables import TableColumnsConfig, TableConfig, TableLabelsConfig
 from colonnade.common.config.run_options import Task
 from colonnade.common.data.columns.doubts import new_words
 from colonnade.common.data.columns.encode import EncodeConfig, Encoder
@@ -124,6 +124,32 @@ def column_names(config: DataConfig, member: PartyIndex, base: Path) -> tuple[st
         return read_names(config, member, base)
     source = open_source(config, base)
     return part_of(config.split, source.shape, source.names, member).pick(source.names)
+
+
+def refuse_own_labels(labels: LabelConfig, data: DataConfig, member: PartyIndex, where: str, base: Path) -> None:
+    """Refuses columns of the labels' own table that have the label, or the rows' weights, among them. Reads no row."""
+    if not isinstance(labels, TableLabelsConfig) or not isinstance(data, TableColumnsConfig):
+        return
+    if _origin(labels, base) != _origin(data, base):
+        return
+    outcome = {labels.label} if isinstance(labels.label, str) else {*labels.label}
+    names = column_names(data, member, base)
+    if found := [name for name in names if name in outcome or name == labels.weight]:
+        what = "the label" if found[0] in outcome else "the rows' weight"
+        raise DataError(
+            f"{where}: its table is that of server.labels, and {found[0]!r}, {what}, would be a feature",
+            hint=f"leave it out with `drop: [{', '.join(found)}]`, or list the features under `columns`",
+        )
+
+
+def _origin(config: TableConfig, base: Path) -> dict[str, object]:
+    """What says which table it is, whatever is taken of it."""
+    how = {"delimiter", "encoding", "cache", "name", *TableColumnsConfig.model_fields, *TableLabelsConfig.model_fields}
+    found = config.model_dump(exclude=how)
+    path = found.get("path")
+    if isinstance(path, str) and path and "://" not in path:
+        found["path"] = find(path, base, Path.exists, "file").resolve()
+    return found
 
 
 def _load_features(

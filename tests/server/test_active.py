@@ -15,9 +15,11 @@ from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.file import parse
 from colonnade.common.run.state import State
+from colonnade.launcher.readiness import refuse_tables
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.fusion.active import active_party, load_columns
 from colonnade.simulation.contexts import client_context, server_context
+from colonnade.simulation.federation import Simulation
 from tests.support.federation import config, tree
 
 AGG = {"name": "agg_vfl", "embedding": 16}
@@ -144,3 +146,43 @@ def test_equal_models_do_not_start_equal() -> None:
     heads = [server.state["head"], *(ctx.head(16) for ctx in parties)]
     for modules in (models, heads):
         assert len({tuple(flat(module).tolist()) for module in modules}) == 5
+
+
+@pytest.mark.parametrize("drop", [["a"], ["label"]])
+@pytest.mark.parametrize("section", ["server.active", "parties.bank"])
+def test_the_label_is_no_feature(tmp_path: Path, section: str, drop: list[str]) -> None:
+    plain = table_with_labels(tmp_path)
+    sections = {"server.active": {"columns": ["a"]}, "parties.bank": {"columns": ["b"]}, section: {"drop": drop}}
+    active, bank = ({"data": plain | more} for more in sections.values())
+    bank["data"]["path"] = str(tmp_path / "all.csv")
+    protocol = {"name": "agg_vfl", "embedding": 2}
+    agreed = {"id": "t", "protocol": protocol, "parties": ["bank"], "classes": 2, "batch": 8, "rounds": 1}
+    server = {"labels": plain | {"label": "label"}, "active": active}
+    simulation = Simulation(parse({"federation": agreed, "server": server, "parties": {"bank": bank}}), tmp_path)
+    if drop == ["label"]:
+        assert simulation.run().status == "completed"
+        return
+    with pytest.raises(DataError, match=rf"{section}\.data: its table is .*'label', the label, would") as refused:
+        simulation.run()
+    assert "`drop: [label]`" in refused.value.hint
+
+
+@pytest.mark.parametrize("drop", [["a"], ["label"], ["label", "w"]])
+def test_the_weight_is_no_feature(tmp_path: Path, drop: list[str]) -> None:
+    plain = table_with_labels(tmp_path)
+    protocol = {"name": "hetero_lr", "aggregate": "clear"}
+    agreed = {"id": "t", "protocol": protocol, "parties": ["bank"], "classes": 2, "batch": 8, "rounds": 1}
+    server = {"labels": plain | {"label": "label", "weight": "w"}}
+    given = parse({"federation": agreed, "server": server, "parties": {"bank": {"data": plain | {"drop": drop}}}})
+    if len(drop) == 2:
+        refuse_tables(given, tmp_path)
+        return
+    with pytest.raises(DataError, match="would be a feature") as refused:
+        refuse_tables(given, tmp_path)
+    assert ("w]`" if drop == ["label"] else "`drop: [label, w]`") in refused.value.hint
+
+
+def table_with_labels(folder: Path) -> dict[str, str]:
+    rows = "".join(f"k{row},{row % 2},1,{row * 7 % 11},{row * 5 % 13}\n" for row in range(40))
+    (folder / "all.csv").write_text("id,label,w,a,b\n" + rows)
+    return {"source": "csv", "path": "all.csv", "key": "id"}

@@ -38,7 +38,7 @@ from colonnade.common.parsing.error_messages import whose
 from colonnade.common.parsing.file import load
 from colonnade.common.protocols.fedvs import Config as CodedConfig
 from colonnade.common.run.device import choose_device
-from colonnade.launcher.readiness import check_trackers
+from colonnade.launcher.readiness import check_trackers, refuse_labels_of_parties
 from colonnade.reports.console.screen import out
 from colonnade.reports.words import counted, encoded_rows, listed
 from colonnade.server.member.identity import own_identity as server_identity
@@ -166,6 +166,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
     schedules: dict[str, Schedule] = {}
     made: dict[str, Made] = {}
     probed: dict[str, torch.Tensor] = {}  # some rows of every party whose model was made
+    refuse_labels_of_parties(config, base)
     labels = _check_labels(config, base, overlap, schedules, run_models=run_models)
     coding = None
     if isinstance(federation.protocol, CodedConfig):

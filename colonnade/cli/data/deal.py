@@ -37,7 +37,7 @@ from colonnade.common.parsing.dump import config_tree, yaml_text
 from colonnade.common.parsing.file import load
 from colonnade.common.run.files import write_durably
 from colonnade.common.run.run_folder import describe_source
-from colonnade.launcher.readiness import check_members, refuse_other_keys
+from colonnade.launcher.readiness import check_members, refuse_tables
 from colonnade.launcher.scratch import scratch
 from colonnade.reports.console.outputs import csv_text
 from colonnade.reports.console.screen import out as console
@@ -105,7 +105,7 @@ def deal(file: Path, sets: tuple[str, ...], out: Path, terms: DealTerms) -> None
                 f"parties.{name}.data has columns of images or texts, which are not dealt",
                 hint="start the members with `server` and `client`, each on its own table",
             )
-    refuse_other_keys(config, file.parent.resolve())
+    refuse_tables(config, file.parent.resolve())
     refuse_aligned(config.federation.align, "dealing one configuration out")
     tree = config_tree(config)
     stamp = hashlib.sha256(json.dumps([tree, terms.connect]).encode()).hexdigest()

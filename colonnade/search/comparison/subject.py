@@ -21,7 +21,7 @@ from colonnade.common.data.formats.arrow_table import of_features, write_arrow
 from colonnade.common.data.formats.tensors import columns_bytes, labels_bytes
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.rows import Partition, generator, sampled
-from colonnade.common.data.sources import load_features, load_labels, prepare, typed_table
+from colonnade.common.data.sources import load_features, load_labels, prepare, refuse_own_labels, typed_table
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.error_messages import whose
 from colonnade.common.run.files import write_kept
@@ -143,6 +143,8 @@ def read_subject(config: Config, base: Path, folder: Path, rows: int | None) -> 
         add(SERVER, own.data, active_features(federation, config.server, own, base, rows, ids=ids))
     for name, party in config.parties.items():
         with whose(name):
+            index = federation.party_index(name)
+            refuse_own_labels(config.server.labels, party.data, index, f"parties.{name}.data", base)
             add(name, party.data, load_features(party.data, federation.party_index(name), base))
     if aligned:
         tables.check()

@@ -18,7 +18,7 @@ from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.columns.scale import Columns
 from colonnade.common.data.rows import sampled
-from colonnade.common.data.sources import load_features, prepare, prepare_others
+from colonnade.common.data.sources import load_features, prepare, prepare_others, refuse_own_labels
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import DataError
 from colonnade.common.models.build import bottom_model
@@ -76,6 +76,7 @@ def active_features(
     kept: EncoderFile | None = None,
 ) -> Features:
     """Reads the rows of `server.active.data` that have labels. Arguments and errors as in `load_columns`."""
+    refuse_own_labels(config.labels, active.data, federation.party_index(SERVER), "server.active.data", base)
     features = load_features(active.data, federation.party_index(SERVER), base, cache, kept)
     same = federation.keys.normal
     if getattr(config.labels, "missing", "") == "drop" and ids is not None and features.ids is not None:
