@@ -214,9 +214,10 @@ def test_up_names_it_first_and_once(how: str, tmp_path: Path) -> None:
 def test_a_prediction_names_it(tmp_path: Path) -> None:
     file, run = tmp_path / "federation.yaml", tmp_path / "run"
     file.write_text(yaml.safe_dump(written(tmp_path, "model")))
+    later = CODE.replace('how=""', 'how="forward"').replace("self.calls < 3 and not", "not")
+    (tmp_path / "own.py").write_text(later)  # a file that changes after training is refused
     assert colonnade("simulate", file, "--out", run)[0] == 0
     (tmp_path / "now").touch()
-    (tmp_path / "own.py").write_text(CODE.replace('how=""', 'how="forward"'))
     (tmp_path / "ids.csv").write_text("id\n1\n2\n")
     code, output = colonnade("predict", run, "--ids", tmp_path / "ids.csv", "--out", tmp_path / "predictions.csv")
     said = [text for text in output.splitlines() if "party2" in text or "lost" in text]
