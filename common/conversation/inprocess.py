@@ -199,7 +199,7 @@ class MemoryConnection(Bounded):
         delay, now = self._delay(parcel) if isinstance(parcel, Item) else 0.0, loop.time()
         due = _size(parcel) if delay <= 0 and self._busy_until <= now + _AT_ONCE else 0
         self._under_way += due
-        if not isinstance(parcel, Item) and self._busy_until <= now:  # nothing is under way
+        if not isinstance(parcel, Item) and self._busy_until < now:  # nothing is under way
             loop.call_soon(self._arrive, parcel, self.session, due)
             return
         self._schedule(self._arrive, _copied(parcel), self.session, due, delay=delay)

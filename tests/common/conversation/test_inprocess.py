@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from colonnade.common.config.run_options import Quorum
-from colonnade.common.conversation.inprocess import connect, run_virtual, snapshot
+from colonnade.common.conversation.inprocess import connect, pair, run_virtual, snapshot
 from colonnade.common.conversation.mailbox import Mailbox
-from colonnade.common.conversation.parcels import Item, Open
+from colonnade.common.conversation.parcels import Farewell, Item, Open, Parcel
 from colonnade.common.errors import PartyLost
 from colonnade.common.messaging.message import Message
 from colonnade.common.protocols.split import CONTRACT, Embedding, Evaluation, Gradient
@@ -97,6 +97,20 @@ async def test_items_of_one_sender_do_not_overtake_each_other() -> None:
     for n in (1, 2, 3):
         assert await clients["ada"].recv(Embedding, n) is not None
     assert asyncio.get_running_loop().time() == pytest.approx(5)
+
+
+def test_a_farewell_does_not_overtake_an_item_of_the_same_moment() -> None:
+    async def main() -> list[Parcel]:
+        came: list[Parcel] = []
+        at_server, at_party = pair("ada", 64, lambda *_: 0.0)
+        at_party.attach(came.append, lambda _loss: None)
+        await asyncio.sleep(1)
+        for parcel in (Open(1), Farewell()):
+            at_server.post(parcel)
+        await asyncio.sleep(1)
+        return came
+
+    assert run_virtual(main()) == [Open(1), Farewell()]
 
 
 def test_delayed_items_for_which_there_is_no_room_when_they_arrive_are_not_lost() -> None:
