@@ -28,7 +28,8 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 from colonnade import runs
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.errors import DataError
+from colonnade.common.data.formats.arrow_table import index_columns, read_arrow
+from colonnade.common.errors import ConfigError, DataError
 from colonnade.launcher.configuration import naming_tables
 
 Parties = int | Mapping[str, Sequence[Any]]
@@ -85,8 +86,8 @@ class _Federated(BaseEstimator):  # type: ignore[misc]
         else:
             if y is None:
                 raise ValueError("requires y to be passed, but the target y is None")
-            validate_data(self, X, skip_check_array=True)
             table = _as_table(X)
+            validate_data(self, table if isinstance(X, pa.Table) else X, skip_check_array=True)
             check_consistent_length(table[0] if table.num_columns else [], y)
             key, label, targets = _ROW, _TARGET, self._targets(column_or_1d(y, warn=True))
             self._names, self.columns_ = table.column_names, self._cut(table.column_names)
@@ -120,7 +121,7 @@ class _Federated(BaseEstimator):  # type: ignore[misc]
         if isinstance(X, Mapping) and not hasattr(X, "toarray"):
             raise DataError(f"X is a {type(X).__name__}", hint="give a matrix or a data frame of the columns of `fit`")
         table = _as_table(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        validate_data(self, table if isinstance(X, pa.Table) else X, reset=False, skip_check_array=True)
         # Names that only one of `fit` and this has (a warning above says so) do not count: places do.
         table = table.rename_columns(self._names)
         with tempfile.TemporaryDirectory(prefix="colonnade-") as folder:
@@ -158,10 +159,14 @@ class _Federated(BaseEstimator):  # type: ignore[misc]
         whole = name in CONTRACTS and CONTRACTS[name].config.full_batch
         given = copy.deepcopy(dict(self.config or {}))
         own = dict(given.get("federation") or {})
+        for name, value in self._agreed().items():
+            if own.setdefault(name, value) != value:
+                said = f"config: federation.{name} = {own[name]!r}: the estimator takes it from the labels, {value!r}"
+                raise ConfigError(said, hint="leave it out")
         length = {} if {"rounds", "epochs"} & own.keys() else {"rounds": 100} if whole else {"epochs": 20}
         federation = {
             "id": "estimator", "protocol": self.protocol, "align": "psi", "batch": min(64, rows), **length,
-            "rows": {"test": 0, "validation": 0}, "seed": self.random_state or 0, **self._agreed(), **own,
+            "rows": {"test": 0, "validation": 0}, "seed": self.random_state or 0, **own,
         }  # fmt: skip
         if self.columns_ is not None:  # cut from one matrix in this process: the alignment hides nothing
             federation.setdefault("keys", {"seeded": True})
@@ -235,10 +240,10 @@ class ColonnadeRegressor(RegressorMixin, _Federated):  # type: ignore[misc]
 
 
 def _as_table(matrix: Any) -> pa.Table:
-    """A matrix or a data frame, with names of its columns. Raises ValueError."""
+    """A matrix or a data frame, with names of its columns, and without its index. Raises ValueError, DataError."""
     if hasattr(matrix, "__arrow_c_stream__"):
-        table = pa.table(matrix)
-        return table.select([name for name in table.column_names if not name.startswith("__index_level_")])
+        table = read_arrow(matrix, "X")
+        return table.drop_columns([*index_columns(table.schema)])
     array = check_array(matrix, dtype=None, input_name="X")  # words stay words
     if array.dtype == object:
         array = check_array(array.astype(float), input_name="X")
@@ -255,8 +260,10 @@ def _column(table: Any, name: str) -> Any:
     return np.asarray(column.to_pylist())
 
 
-def _with(table: Any, name: str, values: Any) -> pa.Table:
-    found = _as_table(table)
+def _with(table: Any, name: str, values: Any) -> Any:
+    if hasattr(table, "assign"):  # of pandas, whose index may be the key
+        return table.assign(**{name: values})
+    found = read_arrow(table, f"tables[{SERVER!r}]")
     return found.set_column(found.column_names.index(name), name, pa.array(values))
 
 

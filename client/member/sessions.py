@@ -39,7 +39,7 @@ from colonnade.common.alignment.place import lasting
 from colonnade.common.alignment.store import kept_rows
 from colonnade.common.config.chaos import UNUSED_RATE, ChaosConfig, PatternIndex, Pause
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.members import PartyConfig
+from colonnade.common.config.members import PartyConfig, unused
 from colonnade.common.config.run_options import MOST_BACK_OFFS
 from colonnade.common.contracts import prediction
 from colonnade.common.contracts.owner import owner_of
@@ -198,7 +198,7 @@ class PartySessions:
             run_cache=self._run_cache,
             ranks=self.ranks,
         )  # fmt: skip
-        for doubt in () if self.task.predicts else self._ctx.features.doubts:
+        for doubt in () if self.task.predicts else (*self._ctx.features.doubts, *unused(self.federation, self.config)):
             self._warn(str(doubt))
         if self.task.predicts and own is not None and self._scored is not None:
             self._ctx.keep = OwnPredictions(own.own_predictions, features.ids, self.federation.classes).add

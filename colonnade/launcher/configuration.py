@@ -52,14 +52,8 @@ class InMemoryTable:
         from colonnade.common.data.formats import arrow_table  # noqa: PLC0415  # pyarrow
 
         named = _index_names(self._table)
-        try:
-            found = arrow_table.read_arrow(self._table.reset_index() if named else self._table)
-        except Exception as failed:  # the library's own, of any type
-            said = " ".join(" ".join(str(part) for part in failed.args).split()) or type(failed).__name__
-            raise DataError(
-                f"tables[{self._member!r}] cannot be read: {said}",
-                hint="give every column values of one type and a name of its own, also beside the index",
-            ) from failed
+        content = self._table.reset_index() if named else self._table
+        found = arrow_table.read_arrow(content, f"tables[{self._member!r}]")
         of_file = () if named else arrow_table.index_columns(found.schema)  # an Arrow table that pandas has written
         kept = found.drop_columns([name for name in of_file if name.startswith("__index_level_")])
         kept = arrow_table.with_index(kept, [name for name in (*named, *of_file) if name in kept.column_names])

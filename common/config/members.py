@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
 
 from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.config.chaos import ChaosConfig, ComputingConfig
@@ -20,7 +21,7 @@ from colonnade.common.config.models import HeadConfig, LinearHeadConfig, MlpConf
 from colonnade.common.config.optimisers import OptimiserConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.config.privacy import ServerPrivacyConfig
-from colonnade.common.config.protocol import PLAIN
+from colonnade.common.config.protocol import PLAIN, for_task
 from colonnade.common.config.run_options import CaptureConfig
 from colonnade.common.errors import ConfigError
 from colonnade.common.section import Section
@@ -273,7 +274,7 @@ class PartyConfig(_Member, _WithColumns):
     model: ModelConfig = Field(default=MlpConfig(), description=f"the party's bottom model; {_LEFT_OUT}")
     optimiser: OptimiserConfig = Field(default=PLAIN, description=f"optimiser of the bottom model; {_LEFT_OUT}")
     head: HeadConfig = Field(
-        default=LinearHeadConfig(), description="the party's prediction network, in protocols where it has one"
+        default=LinearHeadConfig(), description="the party's prediction network, in agg_vfl and vfedmh"
     )
     head_optimiser: HeadOptimiser = Field(
         default=PLAIN,
@@ -298,6 +299,31 @@ class PartyConfig(_Member, _WithColumns):
     capture: CaptureConfig | None = Field(
         default=None, description="records the party's traffic on its disk, for research; left out, nothing"
     )
+
+
+def unused(federation: FederationConfig, member: ServerConfig | PartyConfig) -> Iterator[str]:
+    """A sentence for each model and optimiser of a member that the protocol does not use, unless it is the default."""
+    protocol, defaults = federation.protocol, for_task(federation.protocol.defaults, federation.task)
+    party, head, server = (name in protocol.optimisers for name in ("party", "head", "server"))
+    agreed = "head" in type(protocol).model_fields
+    keys: dict[str, tuple[bool, object]]
+    if isinstance(member, ServerConfig):
+        keys = {"head": (server and not agreed, _HEAD(defaults.joint)), "optimiser": (server, defaults.head)}
+    else:
+        width = getattr(member.model, "embedding", None)  # filled in
+        keys = {
+            "model": (party, _MODEL(defaults.model).model_copy(update={"embedding": width})),
+            "optimiser": (party, defaults.optimiser),
+            "head": (head and not protocol.matrix, LinearHeadConfig()),
+            "head_optimiser": (head, defaults.own_head),
+        }
+    for key, (used, default) in keys.items():
+        if not used and getattr(member, key) != default:
+            instead = ", but federation.protocol.head" if key == "head" and agreed else ""
+            yield f"the protocol {protocol.name} does not use `{key}` of this section{instead}"
+
+
+_MODEL, _HEAD = TypeAdapter(ModelConfig).validate_python, TypeAdapter(HeadConfig).validate_python
 
 
 class LaunchConfig(Section):

@@ -64,6 +64,7 @@ class ProtocolConfig(Section):
         defaults: for the members' sections with this protocol.
         active: True if the server holds columns of its own (`server.active`), as the active party.
         optimisers: which are used: a party's, that of a party's own head, the server's.
+        matrix: True if a party's own head is one matrix, so that its section `head` is not used.
         few_rounds: True if a run of less than a hundred rounds is usual.
         full_batch: True if a round learns from all training rows, so that it is an epoch.
         converges: True if the server may end the run where another round would gain nothing.
@@ -79,6 +80,7 @@ class ProtocolConfig(Section):
     defaults: ClassVar[Defaults] = Defaults()
     active: ClassVar[bool] = False
     optimisers: ClassVar[frozenset[str]] = frozenset({"party", "server"})
+    matrix: ClassVar[bool] = False
     few_rounds: ClassVar[bool] = False
     full_batch: ClassVar[bool] = False
     converges: ClassVar[bool] = False

@@ -147,7 +147,7 @@ class MemoryConnection(Bounded):
         self._receive: Callable[[Parcel], None] = self._early.put_nowait
         self._lost: Callable[[Exception], None] = lambda _loss: None
         self._inlet: Capacity = Unlimited()
-        self._busy_until = 0.0
+        self._busy_until = -math.inf
         self._under_way = 0  # bytes that are due at once
         self._held: Outbox[tuple[Parcel, int]] | None = None  # set from the first parcel that has to wait
         self._handing: asyncio.Task[None] | None = None

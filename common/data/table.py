@@ -67,16 +67,18 @@ class ParsesNumbers(Protocol):
 
 
 @runtime_checkable
-class HasIndex(Protocol):
-    """A table that knows which of its columns are a row index of pandas.
+class Described(Protocol):
+    """A table whose schema says more of its columns than their values do.
 
     Attributes:
-        index: their names: they are no features unless they are named.
+        index: names of those that are a row index of pandas: they are no features unless they are named.
         unwritten: names of an index without a column.
+        categories: names of those that are categories by their type, also of numbers.
     """
 
     index: tuple[str, ...]
     unwritten: tuple[str, ...]
+    categories: tuple[str, ...]
 
 
 class Marked:
@@ -94,7 +96,10 @@ class Marked:
         days = cells.days(cells.dates(self._marks))
         self.days = days[~np.isnan(days)]
         self._numbers = [mark for mark in marks if NUMBER.fullmatch(mark)]
-        self.index, self.unwritten = (table.index, table.unwritten) if isinstance(table, HasIndex) else ((), ())
+        described = table if isinstance(table, Described) else None
+        self.index: tuple[str, ...] = described.index if described else ()
+        self.unwritten: tuple[str, ...] = described.unwritten if described else ()
+        self.categories: tuple[str, ...] = described.categories if described else ()
 
     @property
     def header(self) -> tuple[str, ...]:
@@ -175,7 +180,7 @@ def require(table: Table, columns: Sequence[str]) -> None:
     known = set(table.header)
     for column in columns:
         if column not in known:
-            if isinstance(table, HasIndex) and column in table.unwritten:
+            if isinstance(table, Described) and column in table.unwritten:
                 raise DataError(
                     f"{table} has no column {column!r}: it is the name of a row index, which pandas did not write",
                     hint="write `frame.reset_index()`",
@@ -464,11 +469,14 @@ class _Types:
     def of(cls, source: TableColumns, examined: Mapping[str, tuple[pa.Array, int]]) -> _Types:
         """Infers them, or takes the declared ones. The error names every column that cannot be read."""
         found, doubts, wrong = [], list[Doubt](), {}
+        categories = source.table.categories if isinstance(source.table, Described) else ()
         for name in source.names:
             unit, (column, before) = source.units.get(name, ""), examined[name]
             place = partial(_place, source.table, before)
             try:
-                type = source.types.get(name) or ("number" if unit else _guessed(source, column, place, name, doubts))
+                coded = name in categories and not pa.types.is_nested(column.type)
+                type = source.types.get(name) or ("number" if unit else "category" if coded else None)
+                type = type or _guessed(source, column, place, name, doubts)
             except cells.Misfit as misfit:
                 wrong[name] = misfit
             else:

@@ -31,7 +31,7 @@ from colonnade.common.data.repeated import OneRowAKey
 from colonnade.common.data.split import part_of
 from colonnade.common.data.table import (
     Beside,
-    HasIndex,
+    Described,
     Marked,
     Table,
     TableColumns,
@@ -385,7 +385,7 @@ def _labelled(
 
 
 def _index(table: Table) -> tuple[str, ...]:
-    return table.index if isinstance(table, HasIndex) else ()
+    return table.index if isinstance(table, Described) else ()
 
 
 def _refuse_none(table: Table, labelled: int) -> None:

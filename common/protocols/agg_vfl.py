@@ -32,6 +32,7 @@ class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
     active: ClassVar[bool] = True
+    optimisers: ClassVar[frozenset[str]] = frozenset({"party", "head", "server"})
 
     name: Literal["agg_vfl"] = Field(default="agg_vfl", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of a member's embedding, which it keeps")

@@ -38,7 +38,8 @@ from colonnade.common.messaging.message import Alike, ServerMessage, TensorSpec,
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
-    optimisers: ClassVar[frozenset[str]] = frozenset({"party"})
+    optimisers: ClassVar[frozenset[str]] = frozenset({"party", "head"})
+    matrix: ClassVar[bool] = True
 
     name: Literal["fdml"] = Field(default="fdml", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of a party's embedding, which it keeps")

@@ -47,6 +47,7 @@ class Config(ProtocolConfig):
         optimiser=SgdConfig(lr=0.1, momentum=0.9), own_head=SgdConfig(lr=0.03, momentum=0)
     )
     optimisers: ClassVar[frozenset[str]] = frozenset({"party", "head"})
+    matrix: ClassVar[bool] = True
 
     name: Literal["vimadmm_j"] = Field(default="vimadmm_j", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="d_f, width of a party's embedding, which it keeps")

@@ -18,7 +18,7 @@ from colonnade.common.alignment.psi_member import NAME as SEED
 from colonnade.common.alignment.psi_member import Seed
 from colonnade.common.alignment.store import AlignmentRecord
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.members import ServerConfig
+from colonnade.common.config.members import ServerConfig, unused
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
@@ -144,7 +144,9 @@ class ServerParts:
         without = [labels.without] if labels.without and sample is None else []
         digest = digest_of(labels) if sample is None and not begun else ""
         shape = DataShape(len(known.values), known.official_test)
-        return ServerTable(ctx, shape, rows, (*without, *map(str, labels.doubts)), digest)
+        return ServerTable(
+            ctx, shape, rows, (*without, *map(str, labels.doubts), *unused(federation, self.config)), digest
+        )
 
     def _reduce(self, ctx: ServerContext, labels: LabelColumn, rows: Tensor, *, begun: bool) -> None:
         """Reduces a context without noise to the common rows, int64 (common,), and equips it."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -68,6 +69,9 @@ def test_a_data_frame_is_cut_by_name(fitted: ColonnadeClassifier) -> None:
     shares = fitted.predict_proba(frame().iloc[:30])
     assert np.allclose(shares.sum(axis=1), 1)
     assert (fitted.classes_[shares.argmax(axis=1)] == fitted.predict(frame().iloc[:30])).all()
+    by_customer = frame().iloc[:30].set_index(pd.Index(range(7, 37), name="customer"))  # an index is no feature
+    for rows in (by_customer, pa.table(by_customer)):
+        assert (fitted.predict(rows) == fitted.predict(frame().iloc[:30])).all()
     with pytest.raises(ValueError, match="Reshape your data"):
         fitted.predict(MATRIX[0])
     for wrong in (make_tables(), {"server": LATE}):
@@ -111,6 +115,17 @@ def test_tables_are_aligned_and_ids_are_predicted(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_range_with_a_name_may_be_the_key(tmp_path: Path) -> None:
+    rows = pd.RangeIndex(240, name="id")
+    tables = {name: pd.DataFrame({name: MATRIX[:, at]}, index=rows) for at, name in enumerate(("bank", "clinic"))}
+    tables["server"] = pd.DataFrame({"label": LATE}, index=rows)
+    model = ColonnadeClassifier(
+        {"name": "hetero_lr", "aggregate": "clear"}, out=tmp_path, config={"federation": {"rounds": 1}}
+    ).fit(tables)
+    assert model.predict([7, 9]).shape == (2,)
+
+
+@pytest.mark.slow
 def test_a_grid_search_fits_a_regressor(tmp_path: Path) -> None:
     grid = {"config": [{"federation": {"epochs": 1}}, {"federation": {"epochs": 12}}]}
     found = GridSearchCV(ColonnadeRegressor(out=tmp_path), grid, cv=2).fit(
@@ -129,6 +144,7 @@ def test_a_grid_search_fits_a_regressor(tmp_path: Path) -> None:
         (MATRIX[0], LATE, {}, "2D"),
         (np.where(MATRIX > 2, np.nan, MATRIX), LATE, {}, "NaN"),
         (MATRIX, LATE, {"parties": 5}, "parties=5"),
+        (frame().set_index(frame()["debt"].rename("row")), LATE, {"parties": 6}, "5 feature.*parties=6"),
         (frame(), LATE, {"parties": {"bank": ["income"]}}, "'debt' belongs to no party"),
         (frame(), LATE, {"parties": {"bank": ["income", "income"]}}, "'income' is named twice"),
         (frame(), LATE, {"parties": {"bank": ["age"]}}, "no column 'age'"),
@@ -138,6 +154,12 @@ def test_wrong_input_trains_nothing(tmp_path: Path, rows: Any, labels: Any, give
     with pytest.raises(ValueError, match=words):
         ColonnadeClassifier(out=tmp_path / "runs", **given).fit(rows, labels)
     assert not (tmp_path / "runs").exists()
+
+
+def test_the_classes_are_those_of_the_labels(tmp_path: Path) -> None:
+    named = {"federation": {"classes": ["no", "yes"]}}
+    with pytest.raises(colonnade.ConfigError, match=r"federation\.classes = .*from the labels, 2"):
+        ColonnadeClassifier(out=tmp_path / "runs", config=named).fit(MATRIX, LATE)
 
 
 @pytest.mark.parametrize(

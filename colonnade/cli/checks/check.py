@@ -16,7 +16,7 @@ from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.config.alignment import refuse_nothing, refuse_other_sizes
 from colonnade.common.config.data.sources import DataConfig
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.members import ActiveConfig, Config, PartyConfig
+from colonnade.common.config.members import ActiveConfig, Config, PartyConfig, unused
 from colonnade.common.config.models import OwnConfig
 from colonnade.common.config.privacy import PROPOSED
 from colonnade.common.contracts.registry import CONTRACTS
@@ -197,6 +197,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
         copied = () if labels is None else copies(labels, features, federation.keys)
         for doubt in (
             *doubts(features),
+            *unused(federation, party),
             *copied,
             *(columns.doubts if federation.align == "none" else ()),
             *hints_of_party(columns, looked_at, party.model),
@@ -388,7 +389,7 @@ def _check_labels(
         _only_found("server", base, None, config.server.head)
     if labels.without:
         out.say(f"server: {labels.without}")
-    for about in labels.doubts:
+    for about in (*labels.doubts, *unused(config.federation, config.server)):
         out.warn(f"server: {about}")
     if (active := config.server.active) is not None:
         features = active_features(config.federation, config.server, active, base, len(labels.values), ids=labels.ids)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class ArrowTable:
-    """A table in memory, for sources of other packages; `index` and `unwritten` as in `HasIndex`.
+    """A table in memory, for sources of other packages; `index`, `unwritten` and `categories` as in `Described`.
 
     Args:
         content: has `__arrow_c_stream__`.
@@ -49,6 +49,7 @@ class ArrowTable:
         self._name, self.header = name, tuple(self._table.column_names)
         refuse_twice(name, self.header)
         self.index, self.unwritten = index_columns(self._table.schema), unwritten_index(self._table.schema)
+        self.categories = categories(self._table.schema)
 
     def __str__(self) -> str:
         return self._name
@@ -73,14 +74,35 @@ def of_features(features: Features) -> pa.Table:
     return pa.table(columns)
 
 
-def read_arrow(content: Any) -> pa.Table:
-    """Anything that has `__arrow_c_stream__`. Raises the library's own errors."""
-    return pa.table(content)
+def read_arrow(content: Any, name: str) -> pa.Table:
+    """Anything that has `__arrow_c_stream__`. Raises DataError, which names the first column at fault."""
+    try:
+        table = pa.table(content)
+        for place, one in enumerate(table.schema):
+            if pa.types.is_dictionary(one.type) and isinstance(one.type.value_type, pa.BaseExtensionType):
+                chunks = [cells.decoded(chunk) for chunk in table[place].chunks]  # files of intervals cannot be read
+                table = table.set_column(place, one.name, pa.chunked_array(chunks, cells.plain_type(one.type)))
+        return table
+    except Exception as failed:  # the library's own, of any type
+        said = " ".join(" ".join(str(part) for part in failed.args).split()) or type(failed).__name__
+        raise DataError(
+            f"{name}{_at_fault(content)} cannot be read: {said}",
+            hint="give every column values of one type and a name of its own, also beside the index",
+        ) from failed
+
+
+def _at_fault(content: Any) -> str:
+    for column in getattr(content, "columns", ()):
+        try:
+            pa.array(content[column])
+        except Exception:  # noqa: BLE001  # likewise
+            return f", column {column!r},"
+    return ""
 
 
 def write_arrow(table: pa.Table, file: IO[bytes]) -> None:
     with pa.ipc.new_file(pa.PythonFile(file, "wb"), table.schema) as opened:
-        opened.write_table(table, max_chunksize=BATCH)
+        opened.write_table(table.unify_dictionaries(), max_chunksize=BATCH)  # the file has one for each column
 
 
 _UNNAMED = re.compile(r"__index_level_\d+__")  # an index without a name, also in a file that has lost the metadata
@@ -90,28 +112,39 @@ _KEY = b"pandas"
 
 def index_columns(schema: pa.Schema) -> tuple[str, ...]:
     """The columns that are a row index, by their names and by the metadata that pandas writes."""
-    stored = {found for found in _entries(schema) if isinstance(found, str)}
+    stored = {found for found in _entries(schema, "index_columns") if isinstance(found, str)}
     return tuple(name for name in schema.names if name in stored or _UNNAMED.fullmatch(name))
 
 
 def unwritten_index(schema: pa.Schema) -> tuple[str, ...]:
     """Names of an index that counts rows: pandas stores its range and no column."""
-    said = (found.get("name") for found in _entries(schema) if isinstance(found, dict))
+    said = (found.get("name") for found in _entries(schema, "index_columns") if isinstance(found, dict))
     return tuple(name for name in said if isinstance(name, str))
 
 
+def categories(schema: pa.Schema) -> tuple[str, ...]:
+    """The columns that are categories by Arrow's type, or of pandas' dtype in Parquet, which has no such numbers."""
+    stored = {found.get("field_name") for found in _categorical(schema)}
+    return tuple(one.name for one in schema if one.name in stored or pa.types.is_dictionary(one.type))
+
+
 def with_index(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """The table with these columns as its row index, and without other metadata."""
-    said = {_KEY: json.dumps({"index_columns": list(names)}).encode()} if names else None
-    return table.replace_schema_metadata(said)
+    """The table with these columns as its row index, and without other metadata than that of categories."""
+    said = {"index_columns": list(names), "columns": _categorical(table.schema)}
+    return table.replace_schema_metadata({_KEY: json.dumps(said).encode()} if any(said.values()) else None)
 
 
-def _entries(schema: pa.Schema) -> list[Any]:
+def _categorical(schema: pa.Schema) -> list[dict[str, Any]]:
+    found = (each for each in _entries(schema, "columns") if isinstance(each, dict))
+    return [each for each in found if each.get("pandas_type") == "categorical"]
+
+
+def _entries(schema: pa.Schema, key: str) -> list[Any]:
     try:
         found = json.loads((schema.metadata or {}).get(_KEY, b"{}"))
     except ValueError:
         return []
-    entries = found.get("index_columns") if isinstance(found, dict) else None
+    entries = found.get(key) if isinstance(found, dict) else None
     return entries if isinstance(entries, list) else []
 
 
@@ -146,8 +179,8 @@ class _Part:
 class ArrowFiles:
     """Files as a table: batches are read on demand, and only the requested columns.
 
-    `index` and `unwritten` as in `HasIndex`. Raises DataError if a path holds nothing of the format, or two columns
-    have the same name.
+    `index`, `unwritten` and `categories` as in `Described`. Raises DataError if a path holds nothing of the format, or
+    two columns have the same name.
     """
 
     def __init__(self, path: Path | str, kind: Format) -> None:
@@ -172,6 +205,7 @@ class ArrowFiles:
         self.header = tuple(dict.fromkeys(name for file in self._files for name in file.names))
         self.index = tuple(dict.fromkeys(name for file in self._files for name in index_columns(file.schema)))
         self.unwritten = tuple(dict.fromkeys(name for file in self._files for name in unwritten_index(file.schema)))
+        self.categories = tuple({name for file in self._files for name in categories(file.schema)})
 
     def __str__(self) -> str:
         return self._name

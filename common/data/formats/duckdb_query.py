@@ -23,7 +23,7 @@ class DuckDbQuery:
         path: a database, opened read-only; None for none.
         base: the folder that files in the query are relative to.
 
-    Raises DataError if the query or the database cannot be used.
+    `categories` as in `Described` are columns of an ENUM. Raises DataError if the query or the database cannot be used.
     """
 
     def __init__(self, query: str, path: Path | None, base: Path) -> None:
@@ -31,9 +31,12 @@ class DuckDbQuery:
         try:
             self._database = duckdb.connect(str(path or ":memory:"), read_only=path is not None)
             self._link().sql(f"select * from ({self._query}) limit 0")  # noqa: S608  # refuses all but a select
-            self.header = tuple(self._link().sql(self._query).columns)
+            found = self._link().sql(self._query)
         except duckdb.Error as error:
             raise self._failed(error) from None
+        self.header, self.index, self.unwritten = tuple(found.columns), (), ()
+        kinds = zip(self.header, found.types, strict=True)
+        self.categories = tuple(name for name, kind in kinds if kind.id == "enum")
         refuse_twice(str(self), self.header, "give one of them another name (AS)")
 
     def __str__(self) -> str:

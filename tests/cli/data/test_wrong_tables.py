@@ -152,6 +152,15 @@ def test_check_counts_the_common_rows(align: str, tmp_path: Path, capfd: pytest.
     assert f"{common} rows are common to all" in capfd.readouterr().out
 
 
+def test_sections_that_the_protocol_does_not_use_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_tables(tmp_path)
+    (tmp_path / "federation.yaml").write_text(yaml.safe_dump(table_tree()))
+    given = ("parties.party1.head={name: mlp, hidden: 7}", "every_party.optimiser.lr=0.5", "server.head=mlp")
+    check(tmp_path / "federation.yaml", ("federation.protocol={name: fdml}", *given))
+    said = [line for line in capsys.readouterr().out.splitlines() if "does not use" in line]
+    assert said == [f"{who}: the protocol fdml does not use `head` of this section" for who in ("server", "party1")]
+
+
 def test_ids_that_no_key_names_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_tables(tmp_path)
     rows = list(csv.reader((tmp_path / "party1.csv").open()))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from colonnade.common.config.members import unused
 from colonnade.common.config.optimisers import AdamConfig, AdamWConfig, SgdConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.registry import CONTRACTS, NAMES
@@ -33,6 +34,27 @@ def test_every_protocol_fills_in_its_own(name: str) -> None:
     assert (party.model.name, config.server.head.name) == (defaults.model["name"], defaults.joint["name"])
     if config.server.active is not None:
         assert config.server.active.optimiser == defaults.optimiser
+    assert not [*unused(config.federation, config.server), *unused(config.federation, party)]
+
+
+@pytest.mark.parametrize(
+    ("name", "of_party", "of_server"),
+    [
+        ("split", ["head", "head_optimiser"], []),
+        ("fdml", ["head"], ["head", "optimiser"]),
+        ("vfedmh", [], []),
+        ("vimadmm", ["head", "head_optimiser"], ["head"]),
+        ("local", ["model", "optimiser", "head", "head_optimiser"], []),
+        ("hetero_lr", ["model", "optimiser", "head", "head_optimiser"], ["head", "optimiser"]),
+    ],
+)
+def test_what_a_protocol_does_not_use_is_named(name: str, of_party: list[str], of_server: list[str]) -> None:
+    mlp, sgd = {"name": "mlp", "hidden": 7}, {"name": "sgd", "lr": 0.7}
+    party = {"model": mlp, "optimiser": sgd, "head": mlp, "head_optimiser": sgd}
+    config = made(name, party=party, server={"head": mlp, "optimiser": sgd})
+    for member, keys in ((config.parties["party1"], of_party), (config.server, of_server)):
+        said = [*unused(config.federation, member)]
+        assert [each.split("`")[1] for each in said] == keys and all(f" {name} " in each for each in said)
 
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"codes", "scorecard"}))  # they predict classes

@@ -270,6 +270,15 @@ def test_tables_in_memory_are_read_alike(tmp_path: Path, index: str, convert: An
     assert read(tmp_path, "arrow").names == ("x",)
 
 
+def test_columns_of_no_use_are_named(tmp_path: Path) -> None:
+    InMemoryTable("bank", FRAME.assign(age=pd.cut(FRAME["x"], 2))).write(tmp_path / "t")
+    with pytest.raises(DataError, match=r"row 1, column 'age': is of type struct<left.*neither a number nor a word"):
+        read(tmp_path, "arrow")
+    with pytest.raises(DataError, match=r"^tables\['bank'\], column 'age', cannot be read"):
+        InMemoryTable("bank", FRAME.assign(age=[1, "x", 2.5])).write(tmp_path / "u")
+    assert not (tmp_path / "u").exists()
+
+
 # --- types around the values
 
 WORDS = ["Ulm", "Bonn", None, "Ulm"]
@@ -311,6 +320,28 @@ def test_keys_words_and_labels_are_read_in_every_type(tmp_path: Path, around: st
         {"source": "arrow", "path": "t", "key": "id", "label": "town", "missing": "drop"}
     )
     assert load_labels(config, tmp_path).classes == ("Bonn", "Ulm")
+
+
+CODES = {
+    "whole numbers": (pd.Categorical([3, 1, None, 3]), ("1", "3")),
+    "fractions": (pd.Categorical([0.5, 2, None, 0.5]), ("0.5", "2")),
+    "Booleans": (pd.Categorical([True, False, None, True]), ("false", "true")),
+    "digits": (pd.Categorical(["07", "7", None, "07"]), ("07", "7")),
+}
+
+
+@pytest.mark.parametrize("codes", CODES)
+def test_a_category_by_its_type_is_none_of_numbers(tmp_path: Path, codes: str) -> None:
+    column, words = CODES[codes]
+    frame = pd.DataFrame({"id": list("abcd"), "x": column})
+    frame.to_parquet(tmp_path / "t")
+    assert read(tmp_path, "parquet", missing="mean").fields[0].words == words
+    in_two = pa.concat_tables([pa.table(frame.iloc[:1]), pa.table(frame.iloc[1:])])
+    for table in (frame, pa.parquet.read_table(tmp_path / "t"), in_two):
+        InMemoryTable("bank", table).write(tmp_path / "t")
+        assert read(tmp_path, "arrow", missing="mean").fields[0].words == words
+    if codes == "whole numbers":
+        assert read(tmp_path, "arrow", missing="mean", types={"x": "number"}).fields[0].words is None
 
 
 def test_dates_of_several_units_are_dates(tmp_path: Path) -> None:
