@@ -51,7 +51,7 @@ def test_it_takes_the_steps_of_one_joint_model() -> None:
 
 def test_labels_are_sent_and_the_run_reports_it() -> None:
     outcome = run()
-    (warning,) = [event for event in outcome.of_kind("warning") if "SHARES LABELS" in event["reason"]]
+    (warning,) = outcome.of_kind("warning")
     assert warning["party"] == SERVER
     assert "LABELS" in CONTRACT.sees["party"]
     received = [m for _, to, m in outcome.messages if to == "party3" and isinstance(m, Labels)]

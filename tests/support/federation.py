@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from colonnade.client.training.context import ClientContext
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import Delay
 from colonnade.common.parsing.file import parse
@@ -42,12 +43,16 @@ def tree(protocol: Mapping[str, Any], **federation: Any) -> dict[str, Any]:
     """The digits among four parties, as a file has them, with plain SGD."""
     name = protocol["name"]
     made = digits({**PAPER.get(name, {}), **protocol}, **{"stop": "none", **AGREED.get(name, {}), **federation})
-    made["server"].setdefault("optimiser", SGD)
-    made["server"].setdefault("head", "linear")
+    used = CONTRACTS[name].config.optimisers  # members are told of sections without a use
+    if "server" in used:
+        made["server"].setdefault("optimiser", SGD)
+        made["server"].setdefault("head", "linear")
     if "active" in made["server"]:
         made["server"]["active"].setdefault("optimiser", MOMENTUM)
-    made["every_party"].setdefault("optimiser", MOMENTUM)
-    made["every_party"].setdefault("head_optimiser", {**SGD, "lr": 0.03})
+    if "party" in used:
+        made["every_party"].setdefault("optimiser", MOMENTUM)
+    if "head" in used:
+        made["every_party"].setdefault("head_optimiser", {**SGD, "lr": 0.03})
     if name in NEEDS:
         made["every_party"]["data"]["scale"] = "unit"
         made["every_party"] |= NEEDS[name]

@@ -47,7 +47,7 @@ def test_it_draws_what_every_threshold_comes_to_and_marks_the_chosen_one(tmp_pat
 
 def test_a_given_threshold_is_drawn_over_the_test_rows_and_none_has_no_section(tmp_path: Path) -> None:
     said = thresholds(leave(tmp_path / "run", found(decision.Decision(0.3, "at"))))
-    assert "comes to on the test rows" in said and "flatter" not in said
+    assert "every threshold on the test rows" in said and "flatter" not in said
     assert "as configured" in (tmp_path / "run" / "report.html").read_text()
     assert thresholds(leave(tmp_path / "none", summary())) == ""
 
