@@ -16,7 +16,6 @@ from colonnade.common.errors import CheckpointError
 from colonnade.common.privacy.accounting.accountant import SENSITIVITY, Event
 from colonnade.common.privacy.accounting.budget import paid_for
 from colonnade.common.privacy.accounting.ledger import refuse_unpinned
-from colonnade.common.privacy.accounting.sampled import SampledGaussian
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.reports.words import listed
 
@@ -49,6 +48,8 @@ def with_ledgers(summary: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 def _spending(summary: Mapping[str, Any], releases: Mapping[str, float | None]) -> dict[str, Any]:
     """A summary with other releases: its epsilons are computed anew."""
+    from colonnade.common.privacy.accounting.sampled import SampledGaussian  # noqa: PLC0415  # scipy
+
     said, person = summary["privacy"], summary["person"]
     steps, honest = said.get("secret_steps"), said.get("present", 1) - said.get("colluders", 0)
 

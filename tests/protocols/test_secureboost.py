@@ -228,7 +228,7 @@ def test_what_a_party_is_sent_depends_on_labels_in_ciphertexts_and_splits_alone(
     } <= hidden
     words = torch.cat([m.c.flatten() for m in messages if isinstance(m, Vectors)]).numpy().view(np.uint64)
     top = np.bincount((words >> np.uint64(60)).astype(int), minlength=16) / len(words)
-    assert np.abs(top - 1 / 16).max() < 0.01  # also where a row is in no node: 0 is encrypted as any number
+    assert np.abs(top - 1 / 16).max() < 0.025  # also where a row is in no node: 0 is encrypted as any number
 
 
 def test_no_message_names_the_rows_of_a_node() -> None:

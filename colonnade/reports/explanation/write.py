@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
+from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
@@ -252,7 +253,6 @@ def flatten_map(embeddings: Tensor, seed: int) -> Tensor:
 
     Equal rows are allowed (a party may see only black pixels). Equal arguments give equal maps.
     """
-    from sklearn.manifold import TSNE  # noqa: PLC0415  # slow to import
 
     # Principal components need two varying directions.
     varied = int((embeddings.std(0) > 0).sum()) >= 2
