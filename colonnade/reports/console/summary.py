@@ -18,6 +18,7 @@ from colonnade.reports.console.screen import Screen
 from colonnade.reports.decision import confusion_of, decision_rows
 from colonnade.reports.guarantee import describe_privacy, details, with_ledgers
 from colonnade.reports.words import counted
+from colonnade.server.training.metrics.best import named, said
 
 _OWN = {"test_accuracy_": "parties' test accuracy", "test_rmse_": "parties' test RMSE"}
 _PARTS = {"test_": "test", "val_": "validation"}
@@ -123,8 +124,9 @@ def _results(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if summary.get("error"):
         yield "ended by", str(summary["error"])
     if (best := best_of_stopped(summary)) is not None:
-        reached = score_words(best, names=_STOPPED_BY).partition(", ")[0]
-        yield "model", f"of round {best['round']}, the best: validation {reached}"
+        key = _decisive(best)
+        metric = key.removeprefix("val_")
+        yield "model", f"of round {best['round']}, the best: validation {named(metric)} {said(metric, best[key])}"
     elif model := model_words(summary):
         yield "model", model
 
@@ -323,9 +325,14 @@ def number_words(key: str, value: float) -> str:
     return plain(value) if "rmse" in key or "mae" in key else f"{value:.4f}"
 
 
+def _decisive(best: Mapping[str, Any]) -> str:
+    """The metric that `best` of a summary was chosen by: its first of the validation rows."""
+    return next(name for name in best if name.startswith("val_"))
+
+
 def best_words(best: Mapping[str, Any]) -> str:
     """Formats `best` of a summary. The loss is omitted if it only broke a tie."""
-    if next((name for name in best if name.startswith("val_")), "") != "val_loss":
+    if _decisive(best) != "val_loss":
         best = {name: value for name, value in best.items() if name not in ("val_loss", "test_loss")}
     test = best.get("test_accuracy", best.get("test_rmse"))
     tested = "" if test is None else f", test {score_words(best, 'test', _STOPPED_BY)}"

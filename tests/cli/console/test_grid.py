@@ -106,6 +106,24 @@ def test_a_summary_answers_first_and_is_short(tmp_path: Path, width: int | None)
     assert order == sorted(order)
 
 
+@pytest.mark.parametrize(
+    ("metric", "words"), [("accuracy", "accuracy 93.04%"), ("rmse", "RMSE 12.5"), ("loss", "loss 0.26")]
+)
+def test_a_summary_names_the_metric_that_chose_the_model(tmp_path: Path, metric: str, words: str) -> None:
+    """And not the loss that decides between equals."""
+    value = {"accuracy": 0.9304, "rmse": 12.5, "loss": 0.26}[metric]
+    best = {"round": 102, f"val_{metric}": value, "val_loss": 0.26, "test_loss": 0.3}
+    summary = {
+        "protocol": "split", "dataset": "bank.csv", "status": "completed", "parties": ["a"], "rounds": 272,
+        "seconds": 1.0, "seconds_to_first_round": 0.5, "start": "public", "privacy": None, "best": best,
+        "model": {"round": 102, "why": "the best"}, "stopped": None, "metrics": {"test_accuracy": 0.9},
+        "details": None, "fallen": None, "bytes": {"up": {"payload": 1, "wire": 1}, "down": {"payload": 1, "wire": 1}},
+    }  # fmt: skip
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    said = " ".join(" ".join(printed(80, lambda console: show_summary(console, tmp_path))).split())
+    assert f"of round 102, the best: validation {words}" in said
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_an_error_has_its_remedy_on_a_line_of_its_own(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = io.StringIO()
