@@ -121,6 +121,16 @@ def refuse_nothing(align: str, rows: int) -> None:
     raise DataError(said, hint=_ALIKE, shared=said)
 
 
+def few_common(rows: int, sizes: Sequence[int]) -> str | None:
+    """A warning if the members have fewer than half of the smallest table's keys in common; None for no warning."""
+    if 2 * rows >= min(sizes):
+        return None
+    return (
+        f"only {rows} keys are common to all, and the smallest table has {min(sizes)}; if you expected more, compare "
+        "how the members write their keys, and the dates of their exports"
+    )
+
+
 def may_be_empty(align: str, *, predicting: bool) -> bool:
     """True if an alignment may find nothing: tables of a service are replaced one after the other."""
     return predicting and align == "psi"

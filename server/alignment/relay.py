@@ -52,7 +52,7 @@ from colonnade.common.alignment.scratch import (
     to_records,
 )
 from colonnade.common.alignment.work import T, Work, at_once
-from colonnade.common.config.alignment import may_be_empty, refuse_nothing, refuse_other_sizes
+from colonnade.common.config.alignment import few_common, may_be_empty, refuse_nothing, refuse_other_sizes
 from colonnade.common.config.federation import AlignChecks, FederationConfig
 from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.conversation import SERVER, Cohort
@@ -76,6 +76,7 @@ class Aligning:
         keep: called with the alignment's number and the server's rows, once every party has stored its own.
         work: runs slow computations.
         report: called with the number of exchanges done and their total.
+        warn: called with a warning about the number of common keys, in training.
         block: keys per message.
         exponent: makes an exponent from a fresh secret, possibly an older stored one; None for one used only here.
         after: number of rounds before the alignment.
@@ -91,6 +92,7 @@ class Aligning:
     keep: Callable[[str, Tensor], None] = lambda _number, _rows: None
     work: Work = at_once
     report: Callable[[int, int], None] = lambda _done, _of: None
+    warn: Callable[[str], None] = lambda _reason: None
     block: int = BLOCK
     seed: Seed = field(default_factory=Seed)
     exponent: MakeExponent | None = None
@@ -133,6 +135,10 @@ class Aligning:
         refuse_missing(common, self._planted)
         if not may_be_empty(self.federation.align, predicting=self.partial):
             refuse_nothing(self.federation.align, common - self._planted + self.already)
+        if not self.partial and (
+            doubt := few_common(rows - self._planted, [size - self._planted for size in ring.sizes])
+        ):
+            self.warn(doubt)
         if self.federation.align == "sorted":
             found = torch.tensor(self.keys.order)
         else:

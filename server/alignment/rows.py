@@ -106,7 +106,8 @@ class ServerRows:
             checks = checks_of(self.federation.align_checks, whole=self.whole)
             exponent = self.keeping.exponent if self.whole and not one_time(checks) else self.keeping.fresh
             return Aligning(
-                self.federation, keys, session, cohort, keep=keep, work=aside, report=report, seed=self.seed,
+                self.federation, keys, session, cohort, keep=keep, work=aside, report=report,
+                warn=partial(_warn, self.telemetry), seed=self.seed,
                 exponent=exponent, after=after, already=already, daily=self.keeping.daily,
                 checks=checks, nonces=agreed.nonces, partial=not self.whole,
             )  # fmt: skip

@@ -57,13 +57,12 @@ class LabelParts:
     def warnings(self) -> Iterator[str]:
         for part, same in self._constant.items():
             if same:
-                said = _rows(part, self._sizes[part])
-                yield f"{said} have one and the same number of target {same[0] + 1}: {_UNSAID}"
+                yield f"{_rows_have(part, self._sizes[part])} one and the same number of target {same[0] + 1}: {_UNSAID}"
         for part, counts in self.counts.items():
             lost = [name for name, count in zip(self._names, counts, strict=True) if not count]
             if lost:
                 what = "which the model never learns" if part == "training" else _UNSAID
-                yield f"{_rows(part, self._sizes[part])} have none of the class{_listed(lost)}, {what}"
+                yield f"{_rows_have(part, self._sizes[part])} none of the class{_listed(lost)}, {what}"
 
     def few(self, decide: DecideConfig | None, calibrate: Calibrate) -> Iterator[str]:
         """Warns if a threshold or a recalibration is chosen on few validation rows.
@@ -176,6 +175,10 @@ def _left_out(rows: int, count: int, size: int) -> float:
 
 def _rows(part: str, count: int) -> str:
     return f"all {count} {part} rows" if count > 1 else f"the one {part} row"
+
+
+def _rows_have(part: str, count: int) -> str:
+    return f"{_rows(part, count)} {'have' if count > 1 else 'has'}"
 
 
 def _listed(names: Sequence[str]) -> str:

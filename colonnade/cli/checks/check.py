@@ -13,7 +13,7 @@ from colonnade.cli.checks.privacy import Made, drowned, estimated
 from colonnade.cli.checks.sums import BinnedSums, Coding
 from colonnade.client.member.identity import own_identity as party_identity
 from colonnade.common.alignment.keys import RowKeys
-from colonnade.common.config.alignment import refuse_nothing, refuse_other_sizes
+from colonnade.common.config.alignment import few_common, refuse_nothing, refuse_other_sizes
 from colonnade.common.config.data.sources import DataConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ActiveConfig, Config, PartyConfig, unused
@@ -125,6 +125,8 @@ class Overlap:
             refuse_nothing(align, common if align == "psi" or common == len(self._keys[SERVER]) else 0)
             parts = in_parts(Schedule(self._federation, common, 0).partition)
             out.say(f"{common} rows are common to all: {parts}")
+            if doubt := few_common(common, [*map(len, everyones)]):
+                out.warn(doubt)
             return common
         else:
             out.say("the number of rows common to all is known after alignment")

@@ -12,7 +12,7 @@ from colonnade.cli.checks.check import check
 from colonnade.cli.data.deal import DealTerms, deal
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, DataError
-from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import parse
 from colonnade.common.run.json_text import read_lines
 from colonnade.common.run.run_cache import RunCache
@@ -123,6 +123,25 @@ def test_spaces_around_keys_count_if_configured(tmp_path: Path) -> None:
     assert len(found.server.labels) == common
     with pytest.raises(DataError, match="no key is common to all members"):
         Simulation(parse(table_tree(keys={"seeded": True, "trim": False}, **how)), tmp_path).run()
+
+
+def test_fewer_common_keys_than_half_of_the_smallest_table_are_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = write_tables(tmp_path, persons=60)
+    rows = (tmp_path / "party1.csv").read_text().splitlines(keepends=True)
+    spoilt = len(rows) * 3 // 4  # as in last month's export
+    (tmp_path / "party1.csv").write_text(
+        "".join(rows[:1]) + "".join(f"Old{row}" for row in rows[1:spoilt]) + "".join(rows[spoilt:])
+    )
+    config = parse(table_tree(keys={"seeded": True}, batch=4, epochs=1))
+    common = set(ids[SERVER]) & set(ids["party1"][spoilt - 1 :]) & set(ids["party2"])
+    said = f"only {len(common)} keys are common to all, and the smallest table has {min(map(len, ids.values()))}"
+    told: list[Event] = []
+    Simulation(config, tmp_path, telemetry=Telemetry(None, told.append)).run()
+    assert any(event["kind"] == "warning" and str(event["reason"]).startswith(said) for event in told)
+    check(write(tmp_path, batch=4, epochs=1), ())
+    assert said in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_simulated_empty_intersection_is_an_error_and_no_hang(tmp_path: Path) -> None:
