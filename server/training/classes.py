@@ -57,7 +57,8 @@ class LabelParts:
     def warnings(self) -> Iterator[str]:
         for part, same in self._constant.items():
             if same:
-                yield f"{_rows_have(part, self._sizes[part])} one and the same number of target {same[0] + 1}: {_UNSAID}"
+                have = _rows_have(part, self._sizes[part])
+                yield f"{have} one and the same number of target {same[0] + 1}: {_UNSAID}"
         for part, counts in self.counts.items():
             lost = [name for name, count in zip(self._names, counts, strict=True) if not count]
             if lost:
