@@ -15,20 +15,18 @@ from typing import TYPE_CHECKING, TextIO
 
 from colonnade.common.config.alignment import joined, taken_apart
 from colonnade.common.config.data.tables import Key, columns_of
-from colonnade.common.data.formats.csv_file import is_blank, notes_above
+from colonnade.common.data.formats.csv_file import CsvFile
 from colonnade.common.data.known_sets.catalogue import refuse_unusable
 from colonnade.common.errors import DataError, EnvironmentFault, InputError, nearest
 from colonnade.common.run.files import open_own, shorten_own, write_durably
 
 if TYPE_CHECKING:
-    from _csv import Reader  # its type has no public name
-
     from colonnade.server.prediction.model import Predicted
 
 _COLUMN = "id"  # as in files of predictions
 _CTRL_Z = "\x1a"  # the end of files of DOS
 _QUOTED = frozenset(',"\r\n')
-BLOCK = 4096  # ids that are checked together
+_ENDS = frozenset("\r\n")
 
 
 @dataclass(frozen=True)
@@ -58,38 +56,24 @@ class PredictionIds:
             return hashlib.file_digest(content, "sha256").hexdigest()[:16]
 
     def _blocks(self) -> Iterator[list[str]]:
-        """Ids in lists, which are checked as a whole, five times as fast as line by line."""
-        with self._lines() as (lines, delimiter, _):
-            header = _header(csv.reader(lines, delimiter=delimiter))
-            places, columns = self._places(header), len(header)
-            cells = self._cells(csv.reader(lines, delimiter=delimiter), columns, places) if columns > 1 else None
-            for ids in cells or self._plain(lines, delimiter):
-                if not all(map(str.strip, ids)):
-                    self._refuse_broken_line()
-                if 1 == len(places) < (parts := len(columns_of(self.like))):
-                    self._refuse_other_keys(ids, parts)
-                yield ids
-
-    def _plain(self, lines: Iterator[str], delimiter: str) -> Iterator[list[str]]:
-        """The cells of a file with one column: without quotes a line is a cell, which is four times as fast as csv."""
-        while block := list(islice(lines, BLOCK)):
-            text = "".join(block)
-            if '"' in text or delimiter in text:
-                yield from self._cells(csv.reader(chain(block, lines), delimiter=delimiter), 1, [0])
-                return
-            yield [id for id in text.replace("\r\n", "\n").replace("\r", "\n").split("\n") if id and id != _CTRL_Z]
-
-    def _cells(self, reader: Reader, columns: int, places: list[int]) -> Iterator[list[str]]:
-        while block := list(islice(reader, BLOCK)):
-            rows = [row for row in block if not _is_none(row, columns)]
-            if not set(map(len, rows)) <= {columns}:
-                self._refuse_broken_line()
-            parts = [[row[place] for row in rows] for place in places]
-            if any("\n" in id or "\r" in id for ids in parts for id in ids):
-                self._refuse_broken_line()
-            if len(places) > 1 and not all(map(str.strip, chain.from_iterable(parts))):
-                self._refuse_broken_line()
-            yield parts[0] if len(places) == 1 else list(map(joined, zip(*parts, strict=True)))
+        self._refuse_unusable()
+        table = CsvFile.headed(self.path, names=columns_of(self.key or self.like) or (_COLUMN,))
+        names, rows = self._names(table.header), 0
+        for batch in table.batches(names):
+            parts = [column.to_pylist() for column in batch.columns]
+            for cells in parts:
+                if not all(map(str.strip, cells)) or not _ENDS.isdisjoint("".join(cells)):
+                    row = next(row for row, cell in enumerate(cells) if not cell.strip() or _ENDS & set(cell))
+                    where, part = table.place(rows + row), "" if len(parts) == 1 else "a part of "
+                    if cells[row].strip():
+                        hint = "remove the stray quotation marks there"
+                        raise DataError(f"{where}: an id of several lines", hint=hint)
+                    raise DataError(f"{where}: {part}the id is missing", hint="fill it in, or leave it out")
+            ids = parts[0] if len(parts) == 1 else list(map(joined, zip(*parts, strict=True)))
+            if len(parts) == 1 < (wanted := len(columns_of(self.like))):
+                self._refuse_other_keys(ids, wanted)
+            rows += len(ids)
+            yield ids if len(table.header) > 1 else [id for id in ids if id != _CTRL_Z]
 
     def _refuse_other_keys(self, ids: Sequence[str], parts: int) -> None:
         """Raises DataError if a text is not that of a key of several parts."""
@@ -101,56 +85,12 @@ class PredictionIds:
                     + joined([f"part {part + 1}" for part in range(parts)]),
                 )
 
-    def _refuse_broken_line(self) -> None:
-        """Raises DataError with the number of the first broken line, which only reading line by line gives."""
-        with self._lines() as (lines, delimiter, above):
-            reader = csv.reader(lines, delimiter=delimiter)
-            header = _header(reader)
-            places, line = self._places(header), above + reader.line_num
-            for row in reader:
-                begin, line = line + 1, above + reader.line_num
-                if _is_none(row, len(header)):
-                    continue
-                ids = [row[place] for place in places] if len(row) == len(header) else []
-                if any("\n" in id or "\r" in id for id in ids):
-                    raise DataError(
-                        f"{self.path}, line {begin}: an id of several lines, up to line {line}",
-                        hint="remove the stray quotation marks in these lines",
-                    )
-                if len(row) != len(header):
-                    raise DataError(
-                        f"{self.path}, line {line}: {len(row)} values for the {len(header)} columns of the header",
-                        hint="mend the line",
-                    )
-                if not all(map(str.strip, ids)):
-                    part = "" if len(places) == 1 else "a part of "
-                    raise DataError(
-                        f"{self.path}, line {line}: {part}the id is missing",
-                        hint="fill it in, or leave it out",
-                    )
-        raise DataError(f"{self.path} has changed while it was read", hint="leave it alone until the command ends")
-
-    @contextmanager
-    def _lines(self) -> Iterator[tuple[TextIO, str, int]]:
-        """The lines from the header on, the delimiter, and the number of lines above."""
-        self._refuse_unusable()
-        try:
-            with self.path.open(encoding="utf-8-sig", newline="") as lines:
-                above, delimiter = notes_above(lines, ",", columns_of(self.key or self.like) or (_COLUMN,))
-                lines.seek(0)
-                for _ in range(above):
-                    lines.readline()
-                yield lines, delimiter, above
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise DataError(f"{self.path} cannot be read: {error}", hint="give --ids a CSV file in UTF-8") from error
-
-    def _places(self, header: list[str]) -> list[int]:
-        if not header:
-            raise DataError(f"{self.path} is empty", hint="its first line names the columns, one of which holds ids")
+    def _names(self, header: Sequence[str]) -> Sequence[str]:
+        """The columns of the ids."""
         wanted = columns_of(self.key or self.like)
         lacking = [name for name in wanted if name not in header]
         if wanted and not lacking:
-            return [header.index(name) for name in wanted]
+            return wanted
         if self.key or 0 < len(lacking) < len(wanted):
             hint = "see --key" if self.key else f"a key is made of the columns {', '.join(wanted)}"
             raise DataError(f"{self.path} has no column {lacking[0]!r}{nearest(lacking[0], header)}", hint=hint)
@@ -159,7 +99,7 @@ class PredictionIds:
                 f"{self.path} has the columns {', '.join(header[:6])}", hint="say which of them holds ids: --key NAME"
             )
         if header[0].strip() == _COLUMN:
-            return [0]
+            return header
         # It may be an unknown name, or the first id of a file without a header: never drop a row silently.
         name = ",".join(wanted) or _COLUMN
         raise DataError(
@@ -171,15 +111,6 @@ class PredictionIds:
         if not self.path.exists() and not self.path.is_symlink():
             raise DataError(f"{self.path}: there is no such file", hint="give --ids a CSV file")
         refuse_unusable(self.path)
-
-
-def _is_none(row: Sequence[str], columns: int) -> bool:
-    """True for a line without cells: blank, or a closing Ctrl-Z."""
-    return not row or (len(row) == 1 and row[0] != "" and (row[0] == _CTRL_Z or (columns > 1 and is_blank(row[0]))))
-
-
-def _header(reader: Reader) -> list[str]:
-    return next(filter(None, reader), [])
 
 
 class Predictions:

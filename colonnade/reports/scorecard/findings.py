@@ -5,7 +5,6 @@ Scores of rows with their classes come from scores.csv of a run, or from a file 
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from colonnade.common.data.formats.csv_file import CsvFile
 from colonnade.common.data.known_sets.catalogue import refuse_unusable
 from colonnade.common.errors import DataError, InputError, nearest
 from colonnade.common.run.json_text import is_number
@@ -62,41 +62,30 @@ class Cells:
     """A CSV file of text, commas or semicolons between its cells.
 
     Args:
-        lines: the line of each row in the file; quoted cells may span several.
+        rows: the number of each row in the file.
     """
 
-    path: Path
+    table: CsvFile
     columns: Mapping[str, Sequence[str]]
-    lines: Sequence[int]
+    rows: Sequence[int]
 
     @classmethod
     def read(cls, path: Path) -> Cells:
         """Reads a file. Raises DataError if it is missing, empty, ragged or not UTF-8."""
         refuse_unusable(path)
-        try:
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                first = file.readline()
-                file.seek(0)
-                reader = csv.reader(file, delimiter=";" if ";" in first and "," not in first else ",")
-                header, rows, lines = next(reader, []), [], []
-                for row in filter(None, reader):
-                    if len(row) != len(header):
-                        raise DataError(
-                            f"{path}, line {reader.line_num}: {len(row)} values for the {len(header)} columns of the "
-                            "header",
-                            hint="mend the line",
-                        )
-                    rows.append(row)
-                    lines.append(reader.line_num)
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise DataError(f"{path} cannot be read: {error}", hint="give a CSV file in UTF-8") from error
-        columns = zip(*rows, strict=True) if rows else [() for _ in header]
-        return cls(path, dict(zip(header, columns, strict=True)), lines)
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            first = lines.readline()
+        table = CsvFile.headed(path, ";" if ";" in first and "," not in first else ",")
+        columns: dict[str, list[str]] = {name: [] for name in table.header}
+        for batch in table.batches(table.header):
+            for name, column in zip(table.header, batch.columns, strict=True):
+                columns[name] += column.to_pylist()
+        return cls(table, columns, range(len(columns[table.header[0]])))
 
     def column(self, name: str) -> Sequence[str]:
         if name not in self.columns:
             raise DataError(
-                f"{self.path} has no column {name!r}{nearest(name, self.columns)}",
+                f"{self.table} has no column {name!r}{nearest(name, self.columns)}",
                 hint=f"its columns are {', '.join(list(self.columns)[:8])}",
             )
         return self.columns[name]
@@ -104,9 +93,9 @@ class Cells:
     def refuse_twice(self, ids: Sequence[str]) -> None:
         """Raises DataError with the line of the first id that has occurred before."""
         seen = set[str]()
-        for id, line in zip(ids, self.lines, strict=True):
+        for id, row in zip(ids, self.rows, strict=True):
             if id in seen:
-                raise DataError(f"{self.path}, line {line}: the id {id!r} occurs twice", hint="leave one line of it")
+                raise DataError(f"{self.table.place(row)}: the id {id!r} occurs twice", hint="leave one line of it")
             seen.add(id)
 
     def numbers(self, name: str, low: float = -np.inf, high: float = np.inf) -> Floats:
@@ -118,8 +107,8 @@ class Cells:
             found = np.array([_number(cell) for cell in cells])
         wrong = np.flatnonzero(~(np.isfinite(found) & (found >= low) & (found <= high)))
         if len(wrong):
-            line = self.lines[wrong[0]]
-            raise DataError(f"{self.path}, line {line}: {name} is {cells[wrong[0]]!r}", hint="mend the line")
+            where = self.table.place(self.rows[wrong[0]])
+            raise DataError(f"{where}: {name} is {cells[wrong[0]]!r}", hint="mend the line")
         return found
 
 
@@ -165,9 +154,9 @@ def read_predictions(path: Path, labels: Mapping[str, str], positive: str, of: s
         )
     cells.refuse_twice(cells.column(_ID))
     known = [row for row, cell in enumerate(cells.column(_P + positive)) if cell]
-    unknown = len(cells.lines) - len(known)
-    cells = Cells(path, {name: [column[row] for row in known] for name, column in cells.columns.items()},
-                  [cells.lines[row] for row in known])  # fmt: skip
+    unknown = len(cells.rows) - len(known)
+    columns = {name: [column[row] for row in known] for name, column in cells.columns.items()}
+    cells = Cells(cells.table, columns, known)
     probabilities = cells.numbers(_P + positive, 0, 1)
     ids = tuple(cells.column(_ID))
     said = [labels.get(id) for id in ids]
@@ -175,7 +164,7 @@ def read_predictions(path: Path, labels: Mapping[str, str], positive: str, of: s
         if label not in names:
             what = f"there is no label in {of}" if label is None else f"its label in {of} is {label!r}"
             raise DataError(
-                f"{path}, line {cells.lines[row]}: id {ids[row]!r}: {what}",
+                f"{cells.table.place(cells.rows[row])}: id {ids[row]!r}: {what}",
                 hint=f"expected {names[0]!r} or {names[1]!r} for every id that was predicted",
             )
     inside = probabilities.clip(1e-12, 1 - 1e-12)

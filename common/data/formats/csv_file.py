@@ -61,31 +61,36 @@ class CsvFile:
 
     @classmethod
     def open(cls, path: Path, delimiter: str = ",", encoding: str = "utf-8") -> CsvFile:
-        """Reads the header. Raises DataError if there is none, or the file is in another encoding."""
+        """Reads the header. Raises DataError if there is none, it is no line of names, or the encoding is another."""
+        file = cls.headed(path, delimiter, encoding)
+        where = file.place(-1)
+        file._refuse_quoted_lines(where)
+        _check_header(where, file.header)
+        return file
+
+    @classmethod
+    def headed(cls, path: Path, delimiter: str = ",", encoding: str = "utf-8", names: Sequence[str] = ()) -> CsvFile:
+        """`open` with any line as a header; `names` as of `notes_above`."""
         file = cls(path, delimiter, encoding, ())
         file._refuse_others()
         try:
-            file = file._without_notes()
             with file._opened() as lines:
-                reader = csv.reader(lines, delimiter=file.delimiter)
-                header = tuple(next(filter(None, reader), ()))  # blank lines may stand before it
-                line = max(reader.line_num, 1) + file.skipped
+                skipped, delimiter = notes_above(lines, delimiter, names)
+            file = replace(file, skipped=skipped, delimiter=delimiter)
+            header = next((tuple(row) for _, row in file._lines()), ())
         except UnicodeError:
             raise file._undecodable() from None
         except (OSError, csv.Error) as error:
             raise DataError(f"{path} cannot be read: {error}", hint=_HINT) from error
-        file._refuse_quoted_lines(header, line)
-        _check_header(path, header, line)
-        return replace(file, header=header)
+        if not header:
+            raise DataError(f"{path} is empty", hint="the first line names the columns")
+        file = replace(file, header=header)
+        refuse_twice(file.place(-1), header)
+        return file
 
-    def _without_notes(self) -> CsvFile:
-        with self._opened() as lines:
-            skipped, delimiter = notes_above(lines, self.delimiter)
-        return replace(self, skipped=skipped, delimiter=delimiter)
-
-    def _refuse_quoted_lines(self, header: Sequence[str], line: int) -> None:
+    def _refuse_quoted_lines(self, where: str) -> None:
         """Raises DataError if each line is in quotation marks as a whole."""
-        if len(header) != 1 or self.delimiter not in header[0]:
+        if len(self.header) != 1 or self.delimiter not in self.header[0]:
             return
         with self._opened() as lines:
             written = next((line.strip() for line in lines if line.strip()), "")
@@ -94,7 +99,7 @@ class CsvFile:
             bare = """sed '1s/^[^"]*//; s/^"//; s/"[^"]*$//; s/""/"/g'"""
             command = f"{bare} {quote(str(self.path))} > {quote(str(new))}"
             raise DataError(
-                f"{self.path}, line {line}: the line stands in quotation marks as a whole, and is one cell",
+                f"{where}: the line stands in quotation marks as a whole, and is one cell",
                 hint=f"take the marks around the lines away, for example by `{command}`, and name that file as `path`",
             )
 
@@ -254,7 +259,7 @@ class CsvFile:
     def _of_another_length(self, line: int, row: Sequence[str]) -> DataError:
         if any("\n" in cell for cell in row):
             return self._stray(line)
-        hint = "mend the line (does a quotation mark lack its partner?), or name the `delimiter`"
+        hint = "mend the line (does a quotation mark lack its partner?); or name the table's `delimiter`"
         if len(row) == len(self.header) + 1 and not row[-1]:
             hint = "the line ends with a delimiter: take it away, or add one to the header and `drop: ['']`"
         elif row[0].startswith("#"):
@@ -281,8 +286,8 @@ class CsvFile:
                     raw.decode(self.encoding)
                 except UnicodeDecodeError as wrong:
                     said = f"{path}, line {number}: byte 0x{raw[wrong.start]:02x} is not {name}"
-                    return DataError(said, hint=f"name its `encoding`, for example cp1252 (Windows); or {_HINT}")
-        return DataError(f"{path} is not {name}", hint=f"name its `encoding`; or {_HINT}")
+                    return DataError(said, hint=f"{_HINT}; or name the table's `encoding`, as cp1252 (Windows)")
+        return DataError(f"{path} is not {name}", hint=f"{_HINT}; or name the table's `encoding`")
 
 
 def notes_above(opened: Iterable[str], delimiter: str, names: Sequence[str] = ()) -> tuple[int, str]:
@@ -312,25 +317,20 @@ def is_blank(line: str) -> bool:
     return not line.strip(" \t\r\n\x1a")
 
 
-def _check_header(path: Path, header: Sequence[str], line: int) -> None:
-    if not header:
-        raise DataError(f"{path} is empty", hint="the first line names the columns")
+def _check_header(where: str, header: Sequence[str]) -> None:
     if any("\0" in name for name in header):
-        raise DataError(
-            f"{path}, line {line}: a NUL byte in a name", hint=f"{_HINT}; for UTF-16 say `encoding: utf-16`"
-        )
+        raise DataError(f"{where}: a NUL byte in a name", hint=f"{_HINT}; for UTF-16 say `encoding: utf-16`")
     if len(header) == 1 and (marks := [mark for mark in _MARKS if mark in header[0]]):
         mark = max(marks, key=header[0].count)
         raise DataError(
-            f"{path}, line {line}: the one column {header[0][:60]!r}",
+            f"{where}: the one column {header[0][:60]!r}",
             hint=f"if it is several, say `delimiter: {_MARKS[mark]}`; if not, rename it",
         )
     if all(NUMBER.fullmatch(name.strip()) for name in header):
         raise DataError(
-            f"{path}, line {line}: {', '.join(header[:4])} are numbers, not names",
+            f"{where}: {', '.join(header[:4])} are numbers, not names",
             hint="put a line with the columns' names above the rows",
         )
-    refuse_twice(f"{path}, line {line}", header)
 
 
 def _swallows(row: Sequence[str], delimiter: str) -> bool:

@@ -23,7 +23,6 @@ from colonnade.cli.run import predict
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.errors import DataError
 from colonnade.common.parsing.file import parse
-from colonnade.launcher import prediction_files
 from colonnade.launcher.prediction_files import LineFormat, PredictionIds, Predictions
 from colonnade.launcher.predictions import OpenedRun
 from colonnade.server.prediction.exchange import Outputs, Question, Questions
@@ -67,7 +66,6 @@ class Parties:
 @pytest.fixture
 def blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predict, "ROWS", BLOCK)
-    monkeypatch.setattr(prediction_files, "BLOCK", 3)  # lines that are read together are no block of the parties
 
 
 def write(path: Path, ids: list[str]) -> PredictionIds:
@@ -250,22 +248,13 @@ def test_a_line_is_as_pythons_csv_writes_it(
     [
         ("7,8\n", "line 9: 2 values for the 1 columns"),
         ('" "\n', "line 9: the id is missing"),
-        ('"7\n7"\n', "line 9: an id of several lines, up to line 10"),
+        ('"7\n7"\n', "line 9: an id of several lines"),
     ],
 )
 def test_a_broken_line_far_below_is_named_by_its_number(broken: str, said: str, tmp_path: Path) -> None:
     before = "id\n1\n2\n\n3\n4\n5\n6\n"  # a blank line is counted, and holds no id
-    (tmp_path / "ids.csv").write_text(f"{before}{broken}8\n9,9\n")
+    (tmp_path / "ids.csv").write_text(f"{before}{broken}8\n")
     with pytest.raises(DataError, match=said):
         PredictionIds(tmp_path / "ids.csv").count()
     (tmp_path / "ids.csv").write_text(before)
     assert list(PredictionIds(tmp_path / "ids.csv").ids()) == ["1", "2", "3", "4", "5", "6"]
-
-
-def test_a_file_that_is_mended_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    contents = iter(["id\n1,2\n", "id\n1\n"])
-    monkeypatch.setattr(
-        PredictionIds, "_refuse_unusable", lambda _self: (tmp_path / "ids.csv").write_text(next(contents))
-    )
-    with pytest.raises(DataError, match="has changed while it was read"):
-        PredictionIds(tmp_path / "ids.csv").count()
