@@ -244,13 +244,19 @@ def override(tree: dict[str, Any], setting: str) -> None:
     for depth, folder in enumerate(folders, 1):
         if node.get(folder) in (None, "none"):
             node[folder] = {}
-        if folder in _NAMED and isinstance(node[folder], str):
-            node[folder] = {"file" if ".py:" in node[folder] else "name": node[folder]}
+        node[folder] = _in_full(folder, node[folder])
         node = node[folder]
         if not isinstance(node, dict):
             hint = "write it as keys and values in the file, or set it as a whole"
             raise ConfigError(f"--set {setting}: {'.'.join(folders[:depth])} has no keys, it is {node!r}", hint=hint)
     node[leaf] = parsed
+
+
+def _in_full(section: str, value: Any) -> Any:
+    """`mlp` as `{name: mlp}`, where a section may be a name alone."""
+    if section in _NAMED and isinstance(value, str):
+        return {"file" if ".py:" in value else "name": value}
+    return value
 
 
 def share_template(tree: dict[str, Any]) -> dict[str, Any]:
@@ -287,6 +293,7 @@ def _merge(under: Any, over: Any, section: str = "") -> Any:
     `data` is the exception: a template without a source applies to every source, and `data` of another source inherits
     the keys that both sources have, since keys mean the same for all sources.
     """
+    under, over = _in_full(section, under), _in_full(section, over)
     if not isinstance(under, dict) or not isinstance(over, dict):
         return over
     if section == _DATA:

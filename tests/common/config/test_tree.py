@@ -213,6 +213,16 @@ def test_a_section_of_another_kind_takes_nothing_from_that_of_every_party_but_co
     assert (bob["data"]["source"], bob["data"]["scale"]) == ("csv", "unit")
 
 
+@pytest.mark.parametrize("own", ["mlp", {"name": "mlp"}, {"hidden": 3}])
+@pytest.mark.parametrize("shared", ["mlp", {"name": "mlp", "hidden": 3}])
+def test_a_name_alone_is_merged_as_the_section_that_it_stands_for(shared: Any, own: Any) -> None:
+    merged = (
+        parse(tree(parties={"ada": {"model": own}}, every_party__model=shared)).parties["ada"].model_dump()["model"]
+    )
+    plain = shared == "mlp" and own in ("mlp", {"name": "mlp"})
+    assert merged["name"] == "mlp" and (merged["hidden"] == 3) == (not plain)
+
+
 SHARED = {"key": "who", "missing": "mean", "scale": "unit", "decimal": ","}
 
 
