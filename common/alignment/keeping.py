@@ -9,11 +9,19 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from torch import Tensor
+
 from colonnade.common.alignment.exponent import Exponent, MakeExponent, RaisedElements
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.limits import DailyLimits
 from colonnade.common.alignment.place import place_of
-from colonnade.common.alignment.store import AlignmentStore, KeptAlignment, identity_of, roster_digest
+from colonnade.common.alignment.store import (
+    AlignmentRecord,
+    AlignmentStore,
+    KeptAlignment,
+    identity_of,
+    roster_digest,
+)
 from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.crypto.raising import Raising
@@ -96,15 +104,23 @@ class Keeping:
         store = self._store
         return None if store is None else self._tried(lambda: store.held(keys, self._policy))
 
-    def identity(self, nonces: Sequence[bytes], common: int, commitments: Mapping[str, str]) -> str:
-        """The identity of a new alignment, as `identity_of`; "" if it is not kept."""
-        return "" if self._store is None else identity_of(self._store.roster, nonces, common, commitments)
-
-    def keep(self, keys: RowKeys, found: KeptAlignment) -> None:
-        """Stores an alignment; it is on the disk when this returns, unless the disk refuses it."""
-        store = self._store
-        if store is not None:
-            self._tried(lambda: store.keep(keys, self._policy, found))
+    def keep(
+        self,
+        record: AlignmentRecord,
+        number: str,
+        rows: Tensor,
+        nonces: Sequence[bytes],
+        commitments: Mapping[str, str],
+        *,
+        whole: bool,
+    ) -> None:
+        """Stores a new alignment in the run's record, and of the whole roster for other runs, if the disk allows."""
+        store, identity = self._store, ""
+        if store is not None and whole:
+            identity = identity_of(store.roster, nonces, len(rows), commitments)
+            found = KeptAlignment(identity, rows, commitments)
+            self._tried(lambda: store.keep(record.keys, self._policy, found))
+        record.keep(number, rows, identity, self.terms)
 
     def exponent(self, drawn: bytes) -> Exponent:
         """The member's exponent for this roster; a one-time exponent of `drawn` (32 bytes) if nothing is kept."""

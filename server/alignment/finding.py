@@ -12,7 +12,7 @@ from torch import Tensor
 from colonnade.common.alignment.keeping import Keeping
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import Settled
-from colonnade.common.alignment.store import AlignmentRecord, KeptAlignment
+from colonnade.common.alignment.store import AlignmentRecord
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.server.alignment.relay import Aligning
@@ -81,7 +81,9 @@ class ServerFinding:
         if part is None or not agreed.number:
             if self.whole or part is not None:  # else the server requests none of the stored rows
                 self.without = agreed.without
-            keep = lambda number, rows: self._keep_new(aligning, number, rows)  # noqa: E731
+            keep = lambda number, rows: self.keeping.keep(  # noqa: E731
+                self.record, number, rows, aligning.nonces, aligning.commitments, whole=self.whole
+            )
             aligning: Aligning = self.aligning(keys=keys, agreed=agreed, after=agreed.round, already=0, keep=keep)
             return await aligning()
         self.reused = len(rows := part.rows)
@@ -104,10 +106,3 @@ class ServerFinding:
             return torch.empty(0, dtype=torch.int64)
         known = set(self.part.rows.tolist())
         return torch.tensor([row for row in range(len(self.record.keys)) if row not in known], dtype=torch.int64)
-
-    def _keep_new(self, aligning: Aligning, number: str, rows: Tensor) -> None:
-        promised = aligning.commitments
-        identity = self.keeping.identity(aligning.nonces, len(rows), promised) if self.whole else ""
-        if identity:
-            self.keeping.keep(self.record.keys, KeptAlignment(identity, rows, promised))
-        self.record.keep(number, rows, identity, self.keeping.terms)
