@@ -17,14 +17,13 @@ from colonnade.common.config.remedy import command
 from colonnade.common.errors import MemberFailed
 from colonnade.common.observability.telemetry import Listener, advances
 from colonnade.common.parsing.dump import config_files, config_tree, files_beside, member_text
-from colonnade.common.parsing.earlier_defaults import load_begun
 from colonnade.common.run.event_loop import interrupts_raised
 from colonnade.common.run.files import write_durably
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.launcher.configuration import GivenConfig, naming_tables, with_names
 from colonnade.launcher.folder_lock import locked_folder, remove_new
 from colonnade.launcher.processes import Processes, last_words, thread_share
-from colonnade.launcher.readiness import check_members, refuse_others, refuse_tables
+from colonnade.launcher.readiness import load_resumed, refuse_tables
 from colonnade.launcher.scratch import scratch, temporary_identities
 from colonnade.reports.console.progress import Progress
 from colonnade.reports.console.screen import INTERRUPTED, Screen, debugging
@@ -386,14 +385,8 @@ def relaunch(
     processes: Processes, resume: Path, sets: Sequence[str] = (), options: LaunchOptions | None = None
 ) -> Ended:
     """Resumes the run in a folder, in its own configuration except for `sets`."""
-    run = RunFolder(resume)
-    run.refuse_unreadable()
-    base = run.begun_base(
-        "give --resume the folder that `up` printed, or resume each member with `server` and `client`"
-    )
-    config = load_begun(run.config, tuple(sets))
-    check_members(config, str(run.config))
-    refuse_others(config, base, resume)
+    otherwise = "give --resume the folder that `up` printed, or resume each member with `server` and `client`"
+    config, base = load_resumed(resume, sets, otherwise)
     with _prepared(processes, config, base, options or LaunchOptions(), resume=resume) as prepared:
         return prepared.go(processes)
 

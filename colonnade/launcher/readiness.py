@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.sources import load_features, load_labels, refuse_own_labels
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, DataError
+from colonnade.common.parsing.earlier_defaults import load_begun
 from colonnade.common.parsing.error_messages import whose
 from colonnade.common.run.checkpoints import Checkpoints
 from colonnade.common.run.run_folder import RunFolder
@@ -94,10 +95,19 @@ def check_trackers(config: Config) -> None:
         refuse_missing(f"parties.{name}.trackers", party.trackers)
 
 
-def refuse_others(config: Config, base: Path, folder: Path) -> None:
-    """Raises CheckpointError, before anything is written, if members cannot resume under this configuration."""
+def load_resumed(folder: Path, sets: Sequence[str], otherwise: str) -> tuple[Config, Path]:
+    """A run's own configuration except for `sets`, and the folder of its paths; `otherwise` as of `begun_base`.
+
+    Raises CheckpointError, before anything is written, if members cannot resume under it.
+    """
+    run = RunFolder(folder)
+    run.refuse_unreadable()
+    base = run.begun_base(otherwise)
+    config = load_begun(run.config, tuple(sets))
+    check_members(config, str(run.config))
     for name in (SERVER, *config.federation.names):
         with whose(name):
             own = config.server if name == SERVER else config.parties[name]
             owner = owner_of(config.federation, name, own, base, trains=True)
-            Checkpoints(RunFolder(folder).member(name).checkpoints).refuse_others(owner)
+            Checkpoints(run.member(name).checkpoints).refuse_others(owner)
+    return config, base

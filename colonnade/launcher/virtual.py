@@ -10,12 +10,10 @@ from colonnade.common.config.members import Config
 from colonnade.common.config.remedy import command
 from colonnade.common.errors import TrainingDiverged
 from colonnade.common.observability.telemetry import Event, Listener
-from colonnade.common.parsing.earlier_defaults import load_begun
 from colonnade.common.run.device import torch_threads
-from colonnade.common.run.run_folder import RunFolder
 from colonnade.launcher.configuration import GivenConfig, naming_tables
 from colonnade.launcher.folder_lock import locked_folder, remove_new
-from colonnade.launcher.readiness import check_members, refuse_others, refuse_tables
+from colonnade.launcher.readiness import load_resumed, refuse_tables
 from colonnade.simulation.federation import Outcome
 from colonnade.simulation.folder import simulate_in
 
@@ -42,12 +40,7 @@ def resume_virtually(
     resume: Path, sets: Sequence[str] = (), listeners: Sequence[Listener] = ()
 ) -> tuple[Path, Outcome]:
     """Resumes the run in a folder from its newest checkpoint."""
-    run = RunFolder(resume)
-    run.refuse_unreadable()
-    base = run.begun_base("give the folder that `simulate` or `up` printed")
-    config = load_begun(run.config, tuple(sets))
-    check_members(config, str(run.config))
-    refuse_others(config, base, resume)
+    config, base = load_resumed(resume, sets, "give the folder that `simulate` or `up` printed")
     with locked_folder(None, "", resume) as folder:
         return folder, _simulate(config, base, folder, listeners)
 
