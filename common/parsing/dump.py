@@ -37,44 +37,37 @@ def config_tree(config: BaseModel) -> dict[str, Any]:
     Defaults are included, so that a run continues with them under a version with other defaults. Null is left out
     unless it replaces another default or is a key of a user's own code.
     """
-    tree: dict[str, Any] = _pruned(config, config.model_dump(mode="json"))
+    tree: dict[str, Any] = _taken(config, config.model_dump(mode="json"), _counts)
     return tree
 
 
 def set_tree(section: BaseModel) -> dict[str, Any]:
     """The keys of a section that were set, and the kind of every section among them."""
-    tree: dict[str, Any] = _set(section, section.model_dump(mode="json"))
+    tree: dict[str, Any] = _taken(section, section.model_dump(mode="json"), _was_set)
     return tree
 
 
-def _set(value: Any, dumped: Any) -> Any:
+def _was_set(section: BaseModel, key: str, _value: Any) -> bool:
+    fields = type(section).model_fields
+    kind = key in KIND_KEYS and key in fields and get_origin(fields[key].annotation) is Literal
+    return kind or key in section.model_fields_set
+
+
+def _counts(section: BaseModel, key: str, value: Any) -> bool:
+    fields = type(section).model_fields
+    skipped = isinstance(section, WithExclusions) and key in section.left_out
+    return not skipped and (value is not None or key not in fields or fields[key].default is not None)
+
+
+def _taken(value: Any, dumped: Any, wanted: Callable[[BaseModel, str, Any], bool]) -> Any:
+    """What is dumped of a value, of each section in it the wanted keys."""
     if isinstance(value, BaseModel) and isinstance(dumped, dict):
-        said = value.model_fields_set | {key for key in KIND_KEYS if _is_kind(type(value), key)}
-        return {key: _set(getattr(value, key), below) for key, below in dumped.items() if key in said}
+        kept = {key: below for key, below in dumped.items() if wanted(value, key, below)}
+        return {key: _taken(getattr(value, key, None), below, wanted) for key, below in kept.items()}
     if isinstance(value, Mapping) and isinstance(dumped, dict):
-        return {key: _set(value.get(key), below) for key, below in dumped.items()}
+        return {key: _taken(value.get(key), below, wanted) for key, below in dumped.items()}
     if isinstance(value, list | tuple) and isinstance(dumped, list):
-        return [_set(one, below) for one, below in zip(value, dumped, strict=True)]
-    return dumped
-
-
-def _is_kind(section: type[BaseModel], key: str) -> bool:
-    return key in section.model_fields and get_origin(section.model_fields[key].annotation) is Literal
-
-
-def _pruned(value: Any, dumped: Any) -> Any:
-    if isinstance(value, BaseModel) and isinstance(dumped, dict):
-        skipped = value.left_out if isinstance(value, WithExclusions) else frozenset()
-        fields = type(value).model_fields
-        return {
-            key: _pruned(getattr(value, key, None), below)
-            for key, below in dumped.items()
-            if key not in skipped and (below is not None or key not in fields or fields[key].default is not None)
-        }
-    if isinstance(value, Mapping) and isinstance(dumped, dict):
-        return {key: _pruned(value.get(key), below) for key, below in dumped.items()}
-    if isinstance(value, list | tuple) and isinstance(dumped, list):
-        return [_pruned(one, below) for one, below in zip(value, dumped, strict=True)]
+        return [_taken(one, below, wanted) for one, below in zip(value, dumped, strict=True)]
     return dumped
 
 
