@@ -71,7 +71,6 @@ class ReferenceTask:
     regression: bool
     metric: str
     direction: str
-    seed: int = 0
 
     def plain(self) -> dict[str, Any]:
         return {**asdict(self), "columns": list(self.columns)}
@@ -88,7 +87,7 @@ def fit_reference(task: ReferenceTask, listen: Listen) -> Result:
     data.refuse_large(task.reference)
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        steps = {CONSTANT: _constant, BOOSTING: _boosting, NETWORK: _network}[task.reference](data, task.seed)
+        steps = {CONSTANT: _constant, BOOSTING: _boosting, NETWORK: _network}[task.reference](data)
         best, looks = _best(data, steps, SearchMetric(task.metric, task.direction), listen, _PATIENCE[task.reference])
         found = data.score(best[2](data.part("test")), "test") if len(data.parts.test) else None
     judged = data.score(best[2](data.part("validation")), "validation").errors()
@@ -190,7 +189,7 @@ def _numbers(score: Score | Residuals) -> dict[str, float]:
     return {name: float(value) for name, value in found.items() if math.isfinite(value)}
 
 
-def _constant(data: _Joined, seed: int) -> Iterator[Predict]:  # noqa: ARG001  # as the others
+def _constant(data: _Joined) -> Iterator[Predict]:
     if data.scale is not None:
         width = data.labels.shape[1]
         yield lambda rows: np.zeros((len(rows), width))  # the mean, standardised
@@ -199,11 +198,11 @@ def _constant(data: _Joined, seed: int) -> Iterator[Predict]:  # noqa: ARG001  #
     yield lambda rows: np.tile(shares, (len(rows), 1))
 
 
-def _boosting(data: _Joined, seed: int) -> Iterator[Predict]:
+def _boosting(data: _Joined) -> Iterator[Predict]:
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor  # noqa: PLC0415
 
     columns, targets = data.part("train"), data.targets
-    more: dict[str, Any] = {"early_stopping": False, "warm_start": True, "random_state": seed, "max_iter": 0}
+    more: dict[str, Any] = {"early_stopping": False, "warm_start": True, "random_state": 0, "max_iter": 0}
     if data.scale is None:
         models = [HistGradientBoostingClassifier(**more)]
         wanted = [targets]
@@ -232,11 +231,11 @@ def _at(staged: Iterator[Matrix], count: int) -> Matrix:
     return next(islice(staged, count - 1, None))
 
 
-def _network(data: _Joined, seed: int) -> Iterator[Predict]:
+def _network(data: _Joined) -> Iterator[Predict]:
     from sklearn.neural_network import MLPClassifier, MLPRegressor  # noqa: PLC0415
 
     columns, targets = data.part("train"), data.targets
-    model: Any = (MLPClassifier if data.scale is None else MLPRegressor)(random_state=seed)
+    model: Any = (MLPClassifier if data.scale is None else MLPRegressor)(random_state=0)
     for epoch in range(_EPOCHS):
         if data.scale is None:
             model.partial_fit(columns, targets, classes=np.arange(data.classes) if not epoch else None)

@@ -21,9 +21,9 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from colonnade.client.member.context import party_context
 from colonnade.client.protocols import LOCAL, SPLITS
 from colonnade.client.training.card import Card
-from colonnade.client.training.context import ClientContext
 from colonnade.client.training.local import Local, Splits
 from colonnade.client.training.shapes import ShapeSum
 from colonnade.common.alignment.store import kept_rows
@@ -36,7 +36,7 @@ from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.encode import Encoder
 from colonnade.common.data.columns.kept_encoder import EncoderFile
-from colonnade.common.data.sources import load_features, prepare_others
+from colonnade.common.data.sources import load_features
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import CheckpointError, InputError, nearest
 from colonnade.common.observability.telemetry import Telemetry
@@ -365,31 +365,20 @@ def open_part(place: ExportPlace, party: str) -> OpenedParty:
         raise CheckpointError(f"{place.home.checkpoints} holds no whole checkpoint", hint="see --party")
     kept = EncoderFile(place.home.path, begun=True)
     features = load_features(own.data, federation.party_index(party), place.base, TableCache(place.home.path), kept)
-    typed = federation.protocol.typed
-    columns = prepare_others(own.data, features, federation.seed, party, kept, typed=typed)
     aligned = federation.align != "none"
     rows = len(kept_rows(RunCache(place.home.run_cache), party)) if aligned else len(features.values)
     schedule = Schedule(federation, rows, 0 if aligned else features.official_test)
-    never: Any = None  # nothing is released here
-    state, device = State(store.load(rounds[0], owner)), choose_device("cpu")
-    ctx = ClientContext(
-        party,
-        federation,
-        own,
-        columns,
-        schedule=schedule,
-        release=never,
-        admit_masked=never,
-        base=place.base,
-        device=device,
-        state=state,
+    device = choose_device("cpu")
+    ctx = party_context(
+        party, federation, own, features, schedule, base=place.base, device=device, kept=kept, others=True
     )
+    ctx.state = State(store.load(rounds[0], owner))
     if name in SPLITS:
         splits = SPLITS[name](ctx, federation.protocol)
         return OpenedParty(splits, (len(features.names),), rounds[0], owner.run, kept.read(), features.names)
     local = LOCAL[name](ctx, federation.protocol)
     local.eval()
-    return OpenedParty(local, tuple(columns.shape[1:]), rounds[0], owner.run, kept.read(), features.names)
+    return OpenedParty(local, tuple(ctx.features.shape[1:]), rounds[0], owner.run, kept.read(), features.names)
 
 
 def record_of(config: Config, party: str, opened: OpenedParty) -> dict[str, Any]:

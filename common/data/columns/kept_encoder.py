@@ -58,13 +58,6 @@ class _Values(_Record):
         return torch.tensor(self.values, dtype=_DTYPES[self.dtype]).reshape(self.shape)
 
 
-class _Code(_Record):
-    name: str
-    words: tuple[str, ...] | None
-    fill: float | None
-    own: bool
-
-
 class _Bends(_Record):
     columns: tuple[int, ...]
     centre: _Values
@@ -94,7 +87,7 @@ class _Encoder(_Record):
     shift: _Values
     spread: _Values
     bends: _Bends | None = None  # no file of version 0.2.0 has any
-    columns: tuple[_Code, ...]
+    columns: tuple[Code, ...]
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -208,13 +201,12 @@ class EncoderFile:
             shift=_Values.of(scaler.shift),
             spread=_Values.of(scaler.spread),
             bends=_Bends.of(scaler.bends) if scaler.bends else None,
-            columns=tuple(_Code(name=c.name, words=c.words, fill=c.fill, own=c.own) for c in encoder.codes),
+            columns=encoder.codes,
         )
         write_kept(self._path, sealed(json.loads(record.model_dump_json())), 0o600)
 
 
 def _encoder(record: _Encoder) -> Encoder:
-    codes = tuple(Code(code.name, code.words, code.fill, code.own) for code in record.columns)
     bends = record.bends.bends() if record.bends else None
     scaler = Scaler(record.shift.tensor(), record.spread.tensor(), bends)
-    return Encoder(EncodeConfig(record.scale, record.missing, record.unseen), scaler, codes)
+    return Encoder(EncodeConfig(record.scale, record.missing, record.unseen), scaler, record.columns)
