@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from colonnade.common.errors import InputError
 from colonnade.common.privacy.accounting.ledger import refuse_unpinned
 from colonnade.common.run.files import private_files
 from colonnade.common.run.json_text import read_lines
+from colonnade.common.run.own_settings import own_settings
 from colonnade.common.run.run_folder import RunFolder
 from colonnade.launcher.processes import started
 from colonnade.reports.console.live import shown
@@ -145,7 +146,7 @@ class Run:
         """
         from colonnade.reports.explanation import write  # noqa: PLC0415
 
-        with torch_defaults(), private_files():
+        with own_settings():
             return write.Explanation(write.write_explanation(self.folder, None if out is None else Path(out), sigma))
 
     def predict(
@@ -180,7 +181,7 @@ class Run:
         from colonnade.launcher.predictions import predict_ids  # noqa: PLC0415
 
         terms = PredictionTerms(absent=absent, patience=wait, secure=secure)
-        with torch_defaults(), private_files():
+        with own_settings():
             named = {name: str(table) for name, table in (tables or {}).items()}
             return predict_ids(self.folder, ids, None if file is None else Path(file), terms, named)
 
@@ -209,12 +210,12 @@ class Run:
         if self._read().virtual:
             from colonnade.launcher.virtual import resume_virtually  # noqa: PLC0415  # torch
 
-            with torch_defaults(), private_files(), _listening(on_event, progress=progress) as listeners:
+            with own_settings(), _listening(on_event, progress=progress) as listeners:
                 resume_virtually(self.folder, changes, listeners)
             return self
         listeners = _listeners(on_event)
         screen = _screen(progress=progress)
-        with started() as processes, torch_defaults(), private_files(), shown(screen):
+        with started() as processes, own_settings(), shown(screen):
             from colonnade.launcher import federation  # noqa: PLC0415  # while the fork server imports torch
 
             options = federation.LaunchOptions(screen=screen, listeners=listeners)
@@ -288,7 +289,7 @@ def simulate(
     """
     from colonnade.launcher import configuration, virtual  # noqa: PLC0415  # torch
 
-    with torch_defaults(), private_files(), _listening(on_event, progress=progress) as listeners:
+    with own_settings(), _listening(on_event, progress=progress) as listeners:
         given = configuration.GivenConfig.of(config, tables, sets)
         folder, _ = virtual.run_virtually(given, _path(out), listeners)
     return Run(folder)
@@ -320,7 +321,7 @@ def up(
     """
     listeners = _listeners(on_event)
     screen = _screen(progress=progress)
-    with started() as processes, torch_defaults(), private_files(), shown(screen):
+    with started() as processes, own_settings(), shown(screen):
         from colonnade.launcher import configuration, federation  # noqa: PLC0415  # while the fork server imports torch
 
         address = _ANY if dashboard is True else dashboard or ""
@@ -368,37 +369,3 @@ def _listening(on_event: OnEvent | None, *, progress: bool) -> Iterator[tuple[Ca
 def _screen(*, progress: bool) -> Screen:
     """The console, or one that prints nothing."""
     return out_screen if progress else Screen(quiet=True)
-
-
-_DEVICES = ("cpu", "cuda", "xpu", "mps")
-
-
-@contextmanager
-def torch_defaults() -> Iterator[None]:
-    """Sets PyTorch's own defaults in the block; a notebook's settings are restored at the end.
-
-    Default dtype and device, gradient mode, autocast and determinism are those of a new process.
-    """
-    import torch  # noqa: PLC0415  # a second, which `import colonnade` does not take
-
-    dtype, precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()
-    # `use_deterministic_algorithms` would import the compiler: seconds and a hundred megabytes.
-    deterministic, threads = torch.get_deterministic_debug_mode(), torch.get_num_threads()
-    with ExitStack() as changed:
-        changed.enter_context(torch.inference_mode(mode=False))
-        changed.enter_context(torch.enable_grad())
-        for device in _DEVICES:
-            if torch.is_autocast_enabled(device):
-                changed.enter_context(torch.autocast(device, enabled=False))
-        if torch.get_default_device().type != "cpu":  # else every operation would cost more
-            changed.enter_context(torch.device("cpu"))
-        try:
-            torch.set_default_dtype(torch.float32)
-            torch.set_float32_matmul_precision("highest")
-            torch.set_deterministic_debug_mode("default")
-            yield
-        finally:
-            torch.set_default_dtype(dtype)
-            torch.set_float32_matmul_precision(precision)
-            torch.set_deterministic_debug_mode(deterministic)
-            torch.set_num_threads(threads)

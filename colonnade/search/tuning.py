@@ -14,7 +14,7 @@ from colonnade.common.config.members import Config
 from colonnade.common.errors import ColonnadeError, InputError
 from colonnade.common.parsing.dump import relocated
 from colonnade.common.parsing.file import parse
-from colonnade.common.run.files import private_files
+from colonnade.common.run.own_settings import own_settings
 from colonnade.launcher.configuration import ConfigLike, GivenConfig
 from colonnade.launcher.readiness import refuse_incomplete
 from colonnade.reports.console.live import showing
@@ -100,7 +100,7 @@ def tune(
     if pruner not in PRUNERS:
         raise InputError(f"--pruner {pruner}: expected one of {', '.join(PRUNERS)}")
     identity = {**plan.identity, "seed": str(seed), "pruner": pruner}
-    with private_files(), showing(progress), folder.locked(), folder.with_tables(given):
+    with own_settings(), showing(progress), folder.locked(), folder.with_tables(given):
         record = folder.settle(given, identity)
         pool_labels(plan.config, plan.base, None)  # refuses unusable ones before the first trial
         held = HeldTables(plan.config, plan.base, record["tables"])

@@ -15,7 +15,7 @@ from colonnade.common.config.members import Config
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import parse
 from colonnade.common.run.activity import Activity, activity
-from colonnade.common.run.files import private_files
+from colonnade.common.run.own_settings import own_settings
 from colonnade.launcher.configuration import ConfigLike, GivenConfig
 from colonnade.launcher.readiness import refuse_incomplete
 from colonnade.reports.console.grid import Grid
@@ -125,7 +125,7 @@ def cv(
     refuse_fewer(folds=(folds, 2), repeats=(repeats, 1), jobs=(jobs, 1))
     tree = without_space(whole)
     splits = {"folds": folds, "repeats": repeats, "seed": seed, "stratified": evenly}
-    with private_files(), showing(progress), folder.locked(), folder.with_tables(given):
+    with own_settings(), showing(progress), folder.locked(), folder.with_tables(given):
         record = folder.settle(given, {"configuration": digest(tree), "division": digest(splits)})
         held = HeldTables(parsed, base, record["tables"])
         aligned = align_once(held, folder.aligned)

@@ -24,8 +24,8 @@ refuse("colonnade_lab")
 
 from pydantic import TypeAdapter
 from colonnade.common.models.optimiser import OptimiserConfig, build_optimiser
-from colonnade.runs import torch_defaults
-with torch_defaults():
+from colonnade.common.run.own_settings import own_settings
+with own_settings():
     pass
 layer = torch.nn.Linear(2, 2)
 for variant in {VARIANTS}:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import colonnade
-from colonnade.runs import torch_defaults
+from colonnade.common.run.own_settings import own_settings
 from tests.python.tables import make_config, make_tables
 
 
@@ -50,12 +50,12 @@ def test_the_block_has_pytorchs_own_settings_and_restores_the_callers(state: str
     with STATES[state]():
         theirs = settings()
         assert theirs != fresh
-        with torch_defaults():
+        with own_settings():
             assert settings() == fresh
             weight = torch.nn.Linear(2, 2).weight
             assert (weight.dtype, weight.device.type, weight.requires_grad) == (torch.float32, "cpu", True)
         assert settings() == theirs
-        with pytest.raises(ValueError, match="theirs"), torch_defaults():
+        with pytest.raises(ValueError, match="theirs"), own_settings():
             raise ValueError("theirs")
         assert settings() == theirs
     assert settings() == fresh
@@ -67,3 +67,27 @@ def test_a_run_under_all_of_them_is_the_same_to_the_last_bit(tmp_path: Path) -> 
     with STATES["float64"](), torch.inference_mode(), STATES["autocast"](), STATES["meta"]():
         found = colonnade.simulate(config, tables, tmp_path / "found", sets=("federation.epochs=1",))
     assert found.metrics == fresh.metrics
+
+
+class Seen:
+    """A table that notes PyTorch's settings when it is read, and ends the call."""
+
+    def __arrow_c_stream__(self, _schema: object = None) -> Any:
+        self.found = settings()
+        raise OSError("read")
+
+
+@pytest.mark.parametrize("call", [colonnade.simulate, colonnade.cv, colonnade.tune, colonnade.compare])
+def test_every_call_that_trains_in_this_process_has_them(
+    call: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fresh, seen = settings(), Seen()
+    with (
+        STATES["float64"](),
+        torch.inference_mode(),
+        STATES["meta"](),
+        pytest.raises(colonnade.DataError, match="read"),
+    ):
+        call(make_config(), {"server": seen, "bank": seen, "clinic": seen})
+    assert seen.found == fresh

@@ -16,7 +16,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import EnvironmentFault, InputError, nearest
 from colonnade.common.parsing.file import parse
 from colonnade.common.run.activity import Activity, activity
-from colonnade.common.run.files import private_files
+from colonnade.common.run.own_settings import own_settings
 from colonnade.launcher.configuration import ConfigLike, GivenConfig
 from colonnade.launcher.readiness import refuse_incomplete
 from colonnade.reports.console.live import showing
@@ -145,7 +145,7 @@ def compare(
     refuse_incomplete(parsed, given.where)
     refuse_unvalidated(parsed)
     wanted = _metric(metric, parsed)
-    with private_files(), showing(progress), folder.locked(), folder.with_tables(given):
+    with own_settings(), showing(progress), folder.locked(), folder.with_tables(given):
         given.write_tables(folder.tables)
         subject = read_subject(parsed, given.base, folder.path / "data", rows)
         shelf, (name, why) = RunShelf(folder.path / "runs", subject.digest), subject.metric
