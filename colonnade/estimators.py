@@ -195,16 +195,14 @@ class ColonnadeClassifier(ClassifierMixin, _Federated):  # type: ignore[misc]
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:  # noqa: N803
         """The likeliest class of each id, or of each row of a matrix; float or str (rows,), as the labels were."""
-        return self._classes(self._said(X))
+        said = self._said(X)
+        found: np.ndarray[Any, Any] = self.classes_[said["class"].to_numpy().astype(int)]
+        return found
 
     def predict_proba(self, X: Any) -> np.ndarray[Any, Any]:  # noqa: N803
         """Probabilities, float64 (rows, classes), in the order of `classes_`."""
         said = self._said(X)
         return np.stack([said[f"p_{number}"].to_numpy() for number in range(len(self.classes_))], axis=1)
-
-    def _classes(self, said: pa.Table) -> np.ndarray[Any, Any]:
-        found: np.ndarray[Any, Any] = self.classes_[said["class"].to_numpy().astype(int)]
-        return found
 
     def _targets(self, found: Any) -> Any:
         check_classification_targets(found)

@@ -233,14 +233,11 @@ class Pin:
         """Raises CheckpointError if a record beside the pin is shorter than when the pin was last written."""
         if self.content.ledger:
             refuse_shorter(own.ledger, self.content.ledger)
-        elif self._left() and not own.ledger.exists():
+        elif (self.content.entered or self.content.committed) and not own.ledger.exists():
             raise CheckpointError(
                 f"{own.ledger} is missing, and messages of run {self.content.run} have left", hint=LOST
             )
         refuse_older(own, self.content.grown)
-
-    def _left(self) -> bool:
-        return self.content.entered > 0 or self.content.committed
 
     def _write(self, pinned: Pinned) -> None:
         if (own := self._folder) is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -141,7 +141,11 @@ class LazyCommands(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = {name: listed for panel in PANELS for name, listed in _listed(panel)}
+        self.commands = {
+            name: TyperCommand(name, help=command.help, rich_help_panel=panel)
+            for panel, commands in PANELS.items()
+            for name, command in commands.items()
+        }
 
     def list_commands(self, ctx: Any) -> list[str]:
         self._add_laboratory()
@@ -173,11 +177,6 @@ class LazyCommands(TyperGroup):
             group = typer.main.get_command(added)
             assert isinstance(group, TyperGroup)  # of several commands
             self.commands.update(group.commands)
-
-
-def _listed(panel: str) -> Iterator[tuple[str, TyperCommand]]:
-    for name, command in PANELS[panel].items():
-        yield name, TyperCommand(name, help=command.help, rich_help_panel=panel)
 
 
 @cache

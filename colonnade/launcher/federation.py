@@ -95,7 +95,8 @@ class Launch:
         self._screen, self._listeners = options.screen, options.listeners
         self._names = config.federation.names
         self._progress = Progress(options.screen, f"starting the server and {counted(len(self._names), 'party')}")
-        self._events = self._follow(self._folder.events, _size(self._folder.events))
+        events = self._folder.events
+        self._events = self._follow(events, events.stat().st_size if events.exists() else 0)
         self._address = scratch / "address"
         self._begun = self._went_on = False
         self._diverged: dict[str, Any] | None = None  # event of a divergence that ends the run
@@ -327,10 +328,6 @@ class Launch:
                     with contextlib.suppress(ValueError):  # cut short: its writer was killed
                         yield json.loads(line)
                 yield None
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
 
 
 class Restarts:

@@ -89,7 +89,8 @@ class RaisedElements:
         """The results of some inputs, concatenated; `raise_them` raises new ones, `purpose` separates operations."""
         if not inputs:
             return b""
-        keys = np.frombuffer(b"".join(self._digest(purpose + one) for one in inputs), np.uint8).reshape(-1, _KEY)
+        hashed = (hashlib.blake2b(purpose + one, key=self._secret, digest_size=_KEY).digest() for one in inputs)
+        keys = np.frombuffer(b"".join(hashed), np.uint8).reshape(-1, _KEY)
         at = self._find(keys)
         results = np.empty((len(inputs), ELEMENT), dtype=np.uint8)
         there, new = np.flatnonzero(at >= 0), np.flatnonzero(at < 0)
@@ -174,9 +175,6 @@ class RaisedElements:
                     pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
                     return np.frombuffer(pages, dtype=np.uint8)[: rows * _RECORD]
         return np.empty(0, dtype=np.uint8)
-
-    def _digest(self, content: bytes) -> bytes:
-        return hashlib.blake2b(content, key=self._secret, digest_size=_KEY).digest()
 
     def _checksum(self, file: BinaryIO, rows: int) -> bytes:
         """Digest of a file's records; leaves the file positioned at their end."""

@@ -246,13 +246,11 @@ class Seed:
             self._path.unlink(missing_ok=True)
 
     def _get(self) -> bytes:
-        self._held = self._held or self._read()
+        if not self._held and self._path is not None and self._path.is_file():
+            self._held = self._path.read_bytes()
         if len(self._held) != _BYTES:
             drawn = os.urandom(_BYTES)
             if self._path is not None:
                 write_kept(self._path, drawn, 0o600, in_new=True)
             self._held = drawn
         return self._held
-
-    def _read(self) -> bytes:
-        return self._path.read_bytes() if self._path is not None and self._path.is_file() else b""

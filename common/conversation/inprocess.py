@@ -202,7 +202,8 @@ class MemoryConnection(Bounded):
         if not isinstance(parcel, Item) and self._busy_until < now:  # nothing is under way
             loop.call_soon(self._arrive, parcel, self.session, due)
             return
-        self._schedule(self._arrive, _copied(parcel), self.session, due, delay=delay)
+        copied = snapshot(parcel) if isinstance(parcel, Message) else parcel
+        self._schedule(self._arrive, copied, self.session, due, delay=delay)
 
     def _schedule(self, arrive: Callable[..., None], *what: object, delay: float = 0.0) -> None:
         loop = asyncio.get_running_loop()
@@ -256,7 +257,3 @@ def _deliver(link: Link, item: Item) -> None:
 
 def _size(parcel: Parcel) -> int:
     return memory(parcel) if isinstance(parcel, Message) else 64
-
-
-def _copied(parcel: Parcel) -> Parcel:
-    return snapshot(parcel) if isinstance(parcel, Message) else parcel

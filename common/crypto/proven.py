@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -160,18 +160,14 @@ def _sum(points: Sequence[Point | None]) -> Point | None:
 
 
 def _hashed(start: Any, key: bytes) -> Point:
-    for number in _count():
+    for number in range(1 << 16):
         digest = start.copy()
-        digest.update(number + key)
+        digest.update(number.to_bytes(2) + key)
         try:
             return point_class()(b"\x02" + digest.digest())
         except ValueError:  # not the x-coordinate of a point: half are not
             continue
     raise AssertionError
-
-
-def _count() -> Iterator[bytes]:
-    return (number.to_bytes(2) for number in range(1 << 16))
 
 
 def _bytes(points: Iterable[Point]) -> bytes:

@@ -7,11 +7,10 @@ from torch import Tensor
 
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Responses
 from colonnade.common.messaging.label_messages import label_message
 from colonnade.common.protocols.c_vfl import Config, Embedding, Head, Other
 from colonnade.server.training.context import ServerContext
-from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.evaluation import evaluate_embeddings
 from colonnade.server.training.fusion.heads import agreed_head
 from colonnade.server.training.fusion.joint import JointHead
 from colonnade.server.training.imputation import StandIn
@@ -32,9 +31,6 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     width, parties = cfg.embedding, tuple(clients)
     whole, present = joint(ctx, cfg), StandIn(ctx, parties, width, cfg.missing)
 
-    def predict(responses: Responses[Evaluation], block: Tensor) -> Tensor:
-        return whole.logits(present.zeros({party: response.h for party, response in responses.items()}, len(block)))
-
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
         responses = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
@@ -51,7 +47,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         await clients.broadcast({party: Head(t, theta) for party in responses})  # 4
         losses = [_descend(whole, parts, y) for _ in range(cfg.local_steps)]  # 6
         ctx.record(t, losses[0], responses)
-        await evaluate(ctx, clients, Evaluation, t, predict, responses, width=width)
+        await evaluate_embeddings(ctx, clients, Evaluation, t, whole, present, among=responses)
 
 
 def _descend(whole: JointHead, parts: list[Tensor], y: Tensor) -> float:

@@ -9,10 +9,9 @@ from torch import Tensor
 
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Responses
 from colonnade.common.protocols.czofo import Config, Differences, Embedding
 from colonnade.server.training.context import ServerContext
-from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.evaluation import evaluate_embeddings
 from colonnade.server.training.fusion.differences import Perturbed
 from colonnade.server.training.fusion.joint import CombinedHead
 from colonnade.server.training.imputation import StandIn
@@ -29,9 +28,6 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     width, parties, whole = cfg.embedding, tuple(clients), joint(ctx, cfg)
     present = StandIn(ctx, parties, width, "last")
     perturbed = Perturbed(ctx, cfg, whole, parties)
-
-    def predict(responses: Responses[Evaluation], block: Tensor) -> Tensor:
-        return whole.logits(present.zeros({party: response.h for party, response in responses.items()}, len(block)))
 
     async def learn(responses: Mapping[str, Embedding], batch: Tensor, t: int) -> float | None:
         """Steps 2 to 4 for embeddings of round t on one batch: the loss, or None if too few came."""
@@ -53,4 +49,4 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
             ctx.skip(t, responses)
             continue
         ctx.record(t, loss, responses)
-        await evaluate(ctx, clients, Evaluation, t, predict, responses, width=width)
+        await evaluate_embeddings(ctx, clients, Evaluation, t, whole, present, among=responses)

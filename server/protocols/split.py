@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from torch import Tensor
-
 from colonnade.common.contracts.embeddings import Embedding, Evaluation, Gradient
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Responses
 from colonnade.common.protocols.split import Config
 from colonnade.server.training.context import ServerContext
-from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.evaluation import evaluate_embeddings
 from colonnade.server.training.fusion.joint import JointHead
 from colonnade.server.training.imputation import StandIn
 
@@ -26,9 +23,6 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     width, parties = cfg.embedding, tuple(clients)
     whole, present = joint(ctx, cfg), StandIn(ctx, parties, width, cfg.missing)
 
-    def predict(responses: Responses[Evaluation], block: Tensor) -> Tensor:
-        return whole.logits(present.zeros({party: response.h for party, response in responses.items()}, len(block)))
-
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
         responses = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
@@ -40,4 +34,4 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         await clients.broadcast({party: Gradient(t, dh[party]) for party in responses})  # 3
         whole.step()
         ctx.record(t, loss, responses)
-        await evaluate(ctx, clients, Evaluation, t, predict, responses, width=width)
+        await evaluate_embeddings(ctx, clients, Evaluation, t, whole, present, among=responses)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from colonnade.common.config.protocol import damping_factor
 from colonnade.common.contracts.embeddings import Embedding, Evaluation
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Responses
 from colonnade.common.models import admm
 from colonnade.common.protocols.vimadmm import Config, Update
 from colonnade.server.training.context import ServerContext
-from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.evaluation import evaluate_embeddings
 from colonnade.server.training.fusion.heads import party_heads
 from colonnade.server.training.fusion.joint import HeadSum
 from colonnade.server.training.imputation import StandIn
@@ -33,9 +31,6 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))
 
     present = StandIn(ctx, parties, width, cfg.missing)
-
-    def predict(responses: Responses[Evaluation], block: Tensor) -> Tensor:
-        return whole.logits(present.zeros({party: response.h for party, response in responses.items()}, len(block)))
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
@@ -61,4 +56,4 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
             {party: Update(t, dual, residual[index], heads.flat(index)) for index, party in indices}
         )  # 5
         ctx.record(t, loss.value(total, y).mean().item(), responses)
-        await evaluate(ctx, clients, Evaluation, t, predict, responses, width=width)
+        await evaluate_embeddings(ctx, clients, Evaluation, t, whole, present, among=responses)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +16,8 @@ from colonnade.common.messaging.message import M, Message
 from colonnade.common.run.activity import activity
 from colonnade.common.run.phases import evaluation
 from colonnade.server.training.context import ServerContext
-from colonnade.server.training.imputation import Absence
+from colonnade.server.training.fusion.joint import Joint
+from colonnade.server.training.imputation import Absence, StandIn
 
 
 @evaluation
@@ -57,6 +59,24 @@ async def evaluate(
                     ctx.absent.update(absence.scores(predict))
                 else:
                     absence.means()
+
+
+async def evaluate_embeddings(
+    ctx: ServerContext,
+    clients: Cohort,
+    kind: type[Any],
+    round: int,
+    whole: Joint,
+    present: StandIn,
+    *,
+    among: Collection[str],
+) -> None:
+    """`evaluate` for a joint model of embeddings `h`, with zeros for missing parties."""
+
+    def predict(responses: Responses[Any], block: Tensor) -> Tensor:
+        return whole.logits(present.zeros({party: response.h for party, response in responses.items()}, len(block)))
+
+    await evaluate(ctx, clients, kind, round, predict, among, width=present.width)
 
 
 def evaluate_alone(ctx: ServerContext, round: int, predict: Callable[[Tensor], Tensor]) -> None:

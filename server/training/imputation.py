@@ -82,7 +82,7 @@ class Absence(Generic[M]):
         """Adds a block (row numbers, int64); `again` keeps the responses, for `scores`."""
         for party, response in responses.items():
             total, rows = self._sums.get(party, (torch.tensor(0.0), 0))
-            self._sums[party] = total + self._of(response).sum(0), rows + len(block)
+            self._sums[party] = total + getattr(response, self._field).sum(0), rows + len(block)
         if again:
             self._blocks.append((responses, block))
 
@@ -107,10 +107,6 @@ class Absence(Generic[M]):
                 changed = replace(responses, answers={**responses.answers, party: message})
             score.add(predict(changed, block), self._ctx.labels[block])
         return score.metrics[self._ctx.plain_metric]
-
-    def _of(self, response: M) -> Tensor:
-        value: Tensor = getattr(response, self._field)
-        return value
 
 
 class Standing:

@@ -214,7 +214,7 @@ def hints_of_party(columns: Columns, rows: Tensor, model: ModelConfig) -> Iterat
     if len(columns.shape) != _TABLE:
         return
     values = columns[rows[:_LOOKED_AT]]
-    if far := sum(_long_tailed(column) for column in values.unbind(1)):
+    if far := sum(bool(column.abs().amax() > _DEVIATIONS) and varied(column) for column in values.unbind(1)):
         yield (
             f"hint: {far} of {values.shape[1]} columns reach beyond {_DEVIATIONS} deviations, so that their other "
             "values look alike; try `data.scale: auto`, or take their logarithms in the table"
@@ -234,7 +234,3 @@ def hints_of_federation(federation: FederationConfig, schedule: Schedule) -> Ite
             f"hint: only {counted(schedule.rounds, 'round')}; take {_STEPS} or more, by a smaller federation.batch or "
             "more federation.epochs"
         )
-
-
-def _long_tailed(column: Tensor) -> bool:
-    return bool(column.abs().amax() > _DEVIATIONS) and varied(column)

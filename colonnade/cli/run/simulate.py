@@ -13,7 +13,6 @@ from colonnade.reports.console.progress import Progress, megabytes
 from colonnade.reports.console.screen import INTERRUPTED
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.console.summary import near, show_summary
-from colonnade.simulation.federation import Outcome
 
 
 def simulate(
@@ -40,10 +39,6 @@ def simulate(
         raise SystemExit(INTERRUPTED) from None
     finally:
         shown.close()
-    show_summary(console, folder, _more(outcome), time.perf_counter() - begin)
-
-
-def _more(outcome: Outcome) -> list[tuple[str, str]]:
-    """A simulation's results that its summary lacks."""
     captured = sum(capture.size for capture in outcome.captures.values())
-    return [("captured", megabytes(captured))] if captured else []
+    more = [("captured", megabytes(captured))] if captured else []
+    show_summary(console, folder, more, time.perf_counter() - begin)

@@ -14,7 +14,7 @@ from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Responses
 from colonnade.common.models.zeroth_order import TwoPoint, row_losses
 from colonnade.server.training.context import ServerContext
-from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.evaluation import evaluate_embeddings
 from colonnade.server.training.fusion.joint import CombinedHead, Targets
 from colonnade.server.training.imputation import StandIn
 
@@ -59,16 +59,13 @@ async def serve_pairs(
     """Runs all rounds of ZOO-VFL or SYN-ZOO-VFL; `train` is `as_they_come`, or `together`."""
     width, turn = present.width, partial(_learn, ctx, clients, whole=whole, present=present)
 
-    def predict(responses: Responses[Evaluation], block: Tensor) -> Tensor:
-        return whole.logits(present.zeros({party: response.h for party, response in responses.items()}, len(block)))
-
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         responses, loss = await train(ctx, clients, Pair, width, turn, t)
         if loss is None:
             ctx.skip(t, responses)
             continue
         ctx.record(t, loss, responses)
-        await evaluate(ctx, clients, Evaluation, t, predict, responses, width=width)
+        await evaluate_embeddings(ctx, clients, Evaluation, t, whole, present, among=responses)
 
 
 async def _learn(

@@ -143,7 +143,8 @@ class Fall:
             return False
         if self.found.get("metric") != self.metric or self._above(value, self.found["best"]) > 0:
             self.found.clear()
-            self.found.update(metric=self.metric, round=round, best=value, margin=self._margin(value, error), newest=[])
+            margin = max(error, _LEAST * abs(value) if self.metric in SMALL else _LEAST)
+            self.found.update(metric=self.metric, round=round, best=value, margin=margin, newest=[])
             return False
         before = self.fallen
         self.found["newest"] = [*self.found["newest"], value][-_SINCE:]
@@ -164,6 +165,3 @@ class Fall:
 
     def _above(self, value: float, other: float) -> float:
         return other - value if self.metric in SMALL else value - other
-
-    def _margin(self, value: float, error: float) -> float:
-        return max(error, _LEAST * abs(value) if self.metric in SMALL else _LEAST)
