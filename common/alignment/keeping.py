@@ -92,7 +92,7 @@ class Keeping:
         store, folder = None, place_of(place.config, place.base, place.out, place.member)
         if reuse and place.config.days and not federation.keys.seeded:
             store = AlignmentStore(folder, roster_digest(federation, pinned=pinned), place.config.days)
-        daily = DailyLimits.of(federation, place.config, folder, pinned=pinned)
+        daily = DailyLimits.of(federation, place.config, folder, place.member, pinned=pinned)
         return cls(store, policy, processors, warn, roster=federation.names, daily=daily)
 
     @property

@@ -3,6 +3,10 @@
 The count is in the member's own folder of alignments (common/alignment/place.py) and not in a run's, so that a new
 run does not start at zero. A partner is identified by its pinned fingerprint, which no server chooses.
 
+The server counts what each party has sent to it. A party hears of other parties' lists from the server alone, which
+forwards them and may lie, so it counts all lists as the server's: a server can neither test more under other members'
+names, nor use up what the party allows the members of other servers' federations.
+
 Over all alignments of its run's folder a party also counts how many of other members' keys were compared with its own.
 """
 
@@ -20,6 +24,7 @@ from colonnade.common.alignment.place import make_private
 from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
 from colonnade.common.run.files import alone_in, write_kept
 from colonnade.common.run.json_text import Witness, parse_json, sealed, unsealed, whole
@@ -33,17 +38,18 @@ _LOST = "restore it; without it, what others tested in the last 24 hours is not 
 _HOUR = 3600
 _HOURS = 24
 _Hours = dict[int, tuple[int, int]]  # by hour since 1970: alignments and keys
+_EARLIER = ""  # in place of a fingerprint: keys counted by their owner, which any server may have announced
 
 
 class DailyLimits:
-    """A member's alignments with each other member, and the others' keys in them, in the last 24 hours.
+    """A member's alignments with each partner, and the partner's keys in them, in the last 24 hours.
 
     Counts are kept by the hour; an hour counts until all of it is 24 hours ago. Hours in the future (a clock was set
     back) count too.
 
     Args:
         path: file of the count; None counts nothing.
-        partners: the pinned fingerprint of every other member, by name.
+        partners: pinned fingerprints by name: of all parties for the server, of the server alone for a party.
     """
 
     def __init__(
@@ -57,20 +63,22 @@ class DailyLimits:
         self._config = config or AlignmentsConfig()
 
     @classmethod
-    def of(cls, federation: FederationConfig, config: AlignmentsConfig, folder: Path, *, pinned: bool) -> DailyLimits:
-        """Builds the limits as configured.
+    def of(
+        cls, federation: FederationConfig, config: AlignmentsConfig, folder: Path, member: str, *, pinned: bool
+    ) -> DailyLimits:
+        """Builds the limits of a member as configured.
 
         Args:
             pinned: False where fingerprints identify no member: nothing is counted.
         """
-        partners = {"server": federation.server, **federation.parties}
+        partners = federation.parties if member == SERVER else {SERVER: federation.server}
         return cls(folder / NAME if pinned else None, partners, config)
 
     def count(self, sizes: Mapping[str, int]) -> None:
         """Counts an alignment before it begins; the count is on the disk when this returns.
 
-        `sizes` has the number of keys of each other member that takes part. If a limit is exceeded (ConfigError),
-        nothing is written.
+        `sizes` has the number of keys of each partner that takes part; a party's are those of all other members. If a
+        limit is exceeded (ConfigError), nothing is written.
         """
         if self._path is None:
             return
@@ -79,10 +87,10 @@ class DailyLimits:
             counts, since = self._read(self._path), math.floor(self._now() / _HOUR)
             for member, rows in sizes.items():
                 hours = counts.setdefault(self._partners[member], {})
-                self._judge(member, hours, rows)
+                self._judge(member, _together(hours, counts.get(_EARLIER, {})), rows)
                 alignments, before = hours.get(since, (0, 0))
                 hours[since] = (alignments + 1, before + rows)
-            content = json.dumps({pin: hours for pin, hours in counts.items() if hours}).encode()
+            content = json.dumps({pin: hours for pin, hours in counts.items() if hours or pin == _EARLIER}).encode()
             try:
                 self._witness(self._path).write(self._path, content, 0o600)
             except OSError as failed:
@@ -91,15 +99,20 @@ class DailyLimits:
                 ) from failed
 
     def tested(self, member: str) -> tuple[int, int]:
-        """Numbers of alignments with a member, and of its keys in them."""
-        return _sums({} if self._path is None else self._read(self._path).get(self._partners[member], {}))
+        """Numbers of alignments with a partner, and of its keys in them."""
+        counts = {} if self._path is None else self._read(self._path)
+        return _sums(_together(counts.get(self._partners[member], {}), counts.get(_EARLIER, {})))
 
     def _judge(self, member: str, hours: _Hours, rows: int) -> None:
         alignments, keys = _sums(hours)
         for rule, what, total in (("per_day", "alignments", alignments + 1), ("rows_per_day", "keys", keys + rows)):
             most: int | None = getattr(self._config, rule)
             if most is not None and total > most:
-                said = f"alignments.{rule} = {most}: with this alignment {member} has tested {total} {what} in 24 hours"
+                did = f"{member} has tested {total} {what}"
+                if member == SERVER:  # which speaks for all parties
+                    who = f"the server with the certificate {self._partners[member][:16]}…"
+                    did = f"{who} has announced {total} {what if rule == 'per_day' else 'keys of other members'}"
+                said = f"alignments.{rule} = {most}: with this alignment {did} in 24 hours"
                 wait = (
                     f"wait until {_time(min(hours) + _HOURS + 1)}, when the oldest no longer counts; or "
                     if hours
@@ -116,6 +129,8 @@ class DailyLimits:
             for pin, hours in parse_json(kept).items():
                 read = {whole(int(hour)): (whole(one), whole(rows)) for hour, (one, rows) in hours.items()}
                 counts[pin] = {hour: one for hour, one in read.items() if hour >= oldest}
+            if SERVER in self._partners and _EARLIER not in counts:
+                return _by_server(counts)
             return counts
         except (OSError, ValueError, TypeError, AttributeError):
             raise CheckpointError(f"{path} is torn or was altered", hint=_LOST) from None
@@ -123,6 +138,18 @@ class DailyLimits:
     @staticmethod
     def _witness(path: Path) -> Witness:
         return Witness(path.with_name(WITNESS))
+
+
+def _by_server(counts: dict[str, _Hours]) -> dict[str, _Hours]:
+    """An earlier count of a party, by the owners of lists: all their keys count for every server."""
+    alignments = {pin: {hour: (one, 0) for hour, (one, _) in hours.items()} for pin, hours in counts.items()}
+    keys = [{hour: (0, rows) for hour, (_, rows) in hours.items()} for hours in counts.values()]
+    return {**alignments, _EARLIER: _together(*keys)}
+
+
+def _together(*counts: _Hours) -> _Hours:
+    every = {hour for hours in counts for hour in hours}
+    return {hour: _sums({at: hours[hour] for at, hours in enumerate(counts) if hour in hours}) for hour in every}
 
 
 def _time(hour: int) -> str:

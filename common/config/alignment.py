@@ -96,14 +96,14 @@ class AlignmentsConfig(Section):
     per_day: int | None = Field(
         default=100,
         ge=1,
-        description="most alignments in 24 hours with any other member, over all runs and predictions; null "
-        "for no limit",
+        description="most alignments in 24 hours: of a party through one server, of the server with any party; over "
+        "all runs and predictions; null for no limit",
     )
     rows_per_day: int | None = Field(
         default=50_000_000,
         ge=1,
-        description="most keys of any other member in all alignments of 24 hours, over all runs and predictions; null "
-        "for no limit",
+        description="most keys of others in all alignments of 24 hours: at a party of all other members through one "
+        "server, at the server of any party; over all runs and predictions; null for no limit",
     )
 
 

@@ -89,7 +89,7 @@ class Members:
     def daily(self, member: str) -> DailyLimits:
         """As in a run: in the member's folder of alignments."""
         config, folder = self.limits.get(member, AlignmentsConfig()), self.folder / "kept" / member
-        limits = DailyLimits.of(self.agreed, config, folder, pinned=bool(self.identities))
+        limits = DailyLimits.of(self.agreed, config, folder, member, pinned=bool(self.identities))
         limits._now = lambda: self.now
         return limits
 

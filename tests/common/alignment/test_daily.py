@@ -10,6 +10,7 @@ import pytest
 from colonnade.common.alignment.limits import NAME, DailyLimits
 from colonnade.common.alignment.store import forget
 from colonnade.common.config.alignment import AlignmentsConfig
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
 
 HOUR = 3600.0
@@ -68,6 +69,24 @@ def test_a_partner_is_its_fingerprint_and_not_its_name(tmp_path: Path) -> None:
         DailyLimits(tmp_path / "ada" / NAME, {"carl": BOB}, AlignmentsConfig(per_day=1), lambda: 1000 * HOUR).count(
             {"carl": 1}
         )
+
+
+def test_a_party_counts_lists_as_of_the_server_that_announced_them(tmp_path: Path) -> None:
+    """Also those of other parties that it counted before by their owner: any server may have announced them."""
+
+    def through(server: str, **limits: int) -> DailyLimits:
+        return DailyLimits(tmp_path / NAME, {SERVER: server}, AlignmentsConfig(**limits), lambda: 1000 * HOUR)
+
+    owners = {"eve": EVE, "the server": BOB}
+    DailyLimits(tmp_path / NAME, owners, now=lambda: 1000 * HOUR).count({"eve": 5, "the server": 3})
+    assert through(BOB).tested(SERVER) == (1, 8) and through("cc" * 32).tested(SERVER) == (0, 8)
+    through(BOB).count({SERVER: 90})
+    assert through(BOB).tested(SERVER) == (2, 98) and through("cc" * 32).tested(SERVER) == (0, 8)
+    with pytest.raises(ConfigError, match="certificate b0b0b0b0b0b0b0b0… has announced 99 keys of other members"):
+        through(BOB, rows_per_day=98).count({SERVER: 1})
+    with pytest.raises(ConfigError, match="has announced 3 alignments in 24 hours"):
+        through(BOB, per_day=2).count({SERVER: 1})
+    through("cc" * 32, per_day=1, rows_per_day=98).count({SERVER: 90})
 
 
 def test_forgetting_kept_alignments_forgets_no_count(tmp_path: Path) -> None:
