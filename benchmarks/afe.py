@@ -76,7 +76,7 @@ def _protected(
     plan = RowPlan(config, 0.2, 1, 1, None, ROWS)
     factor = Rescale(rule, 1.0, plan.deviation)
     noise = NoisySteps(plan, 1, secure_normals) if steps else None
-    budget = RowBudget(Budget(None, None, 1), torch.zeros(ROWS, dtype=torch.float64))
+    budget = RowBudget(Budget(None, None, 1), torch.zeros(ROWS, dtype=torch.int64))
     release, rows = RowRelease(plan, secure_normals, budget, factor, noise), torch.arange(ROWS)
     shaped = Shaped(model, Shape("ball", 1.0, factor, leaves=rule == "paper"))
     through: Backprop = ShapedBackprop(shaped) if noise is None else NoisyBackprop(shaped, noise)

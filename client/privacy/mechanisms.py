@@ -65,7 +65,7 @@ class PartyMechanism:
     encoder: OwnEncoder | None = None
 
     def __init__(self, plan: PrivacyPlan, terms: Terms) -> None:
-        self.plan, self._terms, self._counts = plan, terms, torch.zeros(terms.rows, dtype=torch.float64)
+        self.plan, self._terms, self._counts = plan, terms, torch.zeros(terms.rows, dtype=torch.int64)
         path = None if plan.config.seeded else terms.ledger
         self._budget = Budget(path, terms.limit, plan.releases, noise_multiplier=plan.noise_multiplier)
         self._normals: Normals = secure_normals

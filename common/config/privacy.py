@@ -13,6 +13,7 @@ import math
 import os
 import random
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
@@ -27,6 +28,15 @@ RegionName = Literal["ball", "sphere", "positive_ball", "positive_sphere"]
 
 LEAST_DELTA = 1e-9
 """The smallest delta of steps over secretly drawn rows, whose privacy losses are added up by convolution."""
+
+
+PARTS = 10**9
+"""Parts of a release, in which costs are counted: whole numbers, whose sums no order or interruption can change."""
+
+
+def releases_of(parts: int) -> int:
+    """Number of releases that pay for these parts."""
+    return -(-parts // PARTS)
 
 
 class OnceConfig(Section):
@@ -88,9 +98,9 @@ class NoiseConfig(Section):
         default=None, description="noise once on a blinded sum, in shares of the parties; left out, each adds all of it"
     )
 
-    def training_cost(self, steps: int) -> float:  # noqa: ARG002
-        """Cost of a training row's release and the steps that follow it, in releases of an embedding."""
-        return 1.0
+    def training_cost(self, steps: int) -> int:  # noqa: ARG002
+        """Cost of a training row's release and the steps that follow it, in `PARTS` of a release of an embedding."""
+        return PARTS
 
     @property
     def heuristic(self) -> str:
@@ -252,11 +262,11 @@ class AdaptivePrivacyConfig(NoiseConfig):
         """Neighbours: the same data with other features in one row."""
         return "row"
 
-    def training_cost(self, steps: int) -> float:
+    def training_cost(self, steps: int) -> int:
         """As above: Renyi costs are proportional to 1 / sigma^2, so that they add up in this unit."""
         if self.steps is None or self.steps.rate is not None:  # secretly drawn rows are counted by themselves
-            return 1.0
-        return 1.0 + steps * self.steps.cost
+            return PARTS
+        return PARTS + steps * math.ceil(Fraction(str(self.steps.cost)) * PARTS)
 
     @property
     def heuristic(self) -> str:
@@ -365,9 +375,9 @@ class DiscretePrivacyConfig(Section):
     heuristic: ClassVar[str] = ""
     unbounded: ClassVar[str] = ""
 
-    def training_cost(self, steps: int) -> float:  # noqa: ARG002
-        """One: a row is released only once."""
-        return 1.0
+    def training_cost(self, steps: int) -> int:  # noqa: ARG002
+        """One release: a row is released only once."""
+        return PARTS
 
     @property
     def of_encoder(self) -> float:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.privacy import AnyPrivacyConfig
+from colonnade.common.config.privacy import AnyPrivacyConfig, releases_of
 from colonnade.common.data.rows import Batches, Partition, generator, partition
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.privacy.accounting.plan import PrivacyPlan, Span
@@ -165,15 +165,15 @@ class Schedule:
             return partial(self._releases_of_a_row, each=each, evaluated=evaluated)
         return self._releases if evaluated else self._participations
 
-    def _releases_of_a_row(self, rounds: int, *, each: float, evaluated: bool) -> int:
+    def _releases_of_a_row(self, rounds: int, *, each: int, evaluated: bool) -> int:
         """Maximum number of releases of one row in a run of `rounds` rounds, equal for all rows of a part.
 
         Args:
-            each: cost of a release of a training row, steps included.
+            each: cost of a release of a training row, steps included, in parts of a release.
             evaluated: True if evaluations are releases.
         """
         epochs, validations = -(-rounds // self._batches.per_epoch), -(-rounds // self._every)
-        training = math.ceil(round(epochs * each, 6))
+        training = releases_of(epochs * each)
         if not evaluated:
             return training
         validation, test = (int(len(getattr(self.partition, part)) > 0) for part in _EVALUATED)

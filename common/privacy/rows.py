@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from colonnade.common.config.privacy import AdaptivePrivacyConfig, Adjacency
-from colonnade.common.errors import ConfigError, InputError
+from colonnade.common.config.privacy import PARTS, AdaptivePrivacyConfig, Adjacency, releases_of
+from colonnade.common.errors import BudgetSpent, ConfigError, InputError
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.privacy.accounting.accountant import (
     SENSITIVITY,
@@ -34,7 +34,7 @@ from colonnade.common.privacy.shaped import Rescale, Shape, Shaped, bring_into, 
 from colonnade.common.privacy.sum_noise import NoiseShare
 from colonnade.common.run.state import State
 
-_COST_ROUNDING = 1e-6  # of a release: tolerance of sums of costs
+_COUNTED = 2**63 - 1  # parts of a release, of which 64 bits hold no more
 
 
 class RowBudget:
@@ -45,28 +45,35 @@ class RowBudget:
 
     Args:
         budget: durable count of the maximum over rows.
-        counts: releases per row since then, float64 (rows,), changed in place.
+        counts: `PARTS` of releases per row since then, int64 (rows,), changed in place.
     """
 
     def __init__(self, budget: Budget, counts: Tensor) -> None:
         self._budget, self._counts = budget, counts
-        self._before = budget.releases - math.ceil(float(counts.max()))
+        self._paid = releases_of(int(counts.max()))
 
-    def spend(self, rows: Tensor, cost: float = 1.0) -> float:
+    def spend(self, rows: Tensor, cost: int = PARTS) -> float:
         """Pays for one more release of some rows and returns the maximum over rows, rounded up.
 
         Args:
             rows: int64 (n,), without repeats.
-            cost: in releases, if it includes more than an embedding.
+            cost: in parts of a release, if it includes more than an embedding.
 
         Raises:
             BudgetSpent: one of them would exceed the limit.
             EnvironmentFault: the payment cannot be recorded.
         """
-        wanted = self._counts.index_select(0, rows.cpu()) + cost
-        while self._budget.releases < self._before + float(wanted.max()) - _COST_ROUNDING:
-            self._budget.spend()
-        self._counts[rows.cpu()] = wanted
+        before = self._counts.index_select(0, rows.cpu())
+        most = int(before.max()) + cost if len(rows) else 0
+        if most > _COUNTED:
+            raise BudgetSpent(
+                f"the privacy budget is spent: a row has {releases_of(most)} releases, more than are counted",
+                hint="give federation.privacy.steps a smaller cost",
+            )
+        if (wanted := releases_of(most)) > self._paid:
+            self._budget.spend(wanted - self._paid)
+            self._paid = wanted
+        self._counts[rows.cpu()] = before + cost
         return self._budget.releases
 
 
@@ -203,7 +210,7 @@ class RowRelease:
             return unpaid(self._config.evaluate, private)
         if rows is None or len(rows) != len(private):
             raise InputError("a release that protects rows needs their numbers", hint="pass rows= to release")
-        spent = self._budget.spend(rows, 1.0 if evaluation or self._steps is None else self._steps.pay())
+        spent = self._budget.spend(rows, PARTS if evaluation or self._steps is None else self._steps.pay())
         epsilon = None if self._void else self._plan.epsilon(spent)
         bounded = self._bounded(private.detach())
         if self._share is not None:
@@ -239,8 +246,8 @@ class NoisySteps:
         self._noise = RowNoise(config.clip, 2 * plan.noise_multiplier / math.sqrt(config.cost), normals)
         self.clip = config.clip * (1 - _ROUNDING)
 
-    def pay(self) -> float:
-        """Returns the cost of a release and its steps, in releases, and permits these steps."""
+    def pay(self) -> int:
+        """Returns the cost of a release and its steps, in parts of a release, and permits these steps."""
         self._left = self._most
         return self._cost
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from colonnade.common.privacy.accounting.sampled import SampledGaussian
 
 _BLOCKS = 32  # blocks of a budget: a crash forfeits at most one
+_GRID = 2**20  # parts of a release that earlier starts' are rounded up to
 _LEAST = 1e-100  # of a noise multiplier: its square is above 0 and finite
 
 
@@ -91,15 +94,15 @@ class Budget(Reserved):
         """Releases paid for so far: sent, or forfeited by a crash; fractional if some had another sigma."""
         return self._counts["releases"]
 
-    def spend(self) -> float:
-        """Pays for one release and returns the total. Raises BudgetSpent, or EnvironmentFault as `Reserved`."""
-        if self._limit is not None and self.releases > self._limit - 1:
+    def spend(self, count: int = 1) -> float:
+        """Pays for releases and returns the total. Raises BudgetSpent, or EnvironmentFault as `Reserved`."""
+        if self._limit is not None and self.releases > self._limit - count:
             raise BudgetSpent(
                 f"the privacy budget is spent: it allowed {self._limit} releases",
                 hint="the newest checkpoint is the model that it paid for; a run with federation.privacy.predictions "
                 "keeps releases for predictions",
             )
-        self._take(None if self._limit is None else int(self._limit - self.releases))
+        self._take(None if self._limit is None else int(self._limit - self.releases), count)
         return self.releases
 
     def _entry(self, counted: dict[str, int]) -> dict[str, Any]:
@@ -148,13 +151,19 @@ def reservations(path: Path) -> Iterator[tuple[int, float]]:
 def paid_for(path: Path, sigma: float) -> float:
     """A ledger's reservations that were not returned, in releases with this sigma (exact in Renyi's terms).
 
-    Raises CheckpointError as `reservations`.
+    Rounded up to binary digits that further releases can be added to without rounding. Raises CheckpointError as
+    `reservations`.
     """
-    cost = 0.0  # in units of 1 / sigma^2, to which Theorem 2 is proportional
+    counts: Counter[float] = Counter()
     for count, of in reservations(path):
-        cost += count / of**2
-    releases = cost * sigma**2
-    return round(releases) if math.isclose(releases, round(releases), rel_tol=1e-9) else releases
+        counts[of] += count
+    exact = sum((count * (_written(sigma) / _written(of)) ** 2 for of, count in counts.items()), Fraction())
+    return math.ceil(exact * _GRID) / _GRID
+
+
+def _written(sigma: float) -> Fraction:
+    """A noise multiplier as it is written in decimals."""
+    return Fraction(str(sigma))
 
 
 _STEP_BLOCKS = 64  # blocks of a budget: a crash forfeits at most one

@@ -22,7 +22,7 @@ from scipy.stats import binom, norm
 from torch import Tensor
 
 from colonnade.common.aggregation.fixed_point import Ring
-from colonnade.common.config.privacy import AdaptivePrivacyConfig, LabelPrivacyConfig, ResponseNoiseConfig
+from colonnade.common.config.privacy import PARTS, AdaptivePrivacyConfig, LabelPrivacyConfig, ResponseNoiseConfig
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade.common.privacy.accounting.accountant import epsilon, gaussian_epsilon
@@ -209,7 +209,7 @@ def embedded_rows(plan: RowPlan, releases: int, normals: Normals = secure_normal
 
     def scores(coins: Tensor) -> Tensor:
         ends = _ends(config)
-        counts = RowBudget(Budget(None, None, plan.releases), torch.zeros(len(coins), dtype=torch.float64))
+        counts = RowBudget(Budget(None, None, plan.releases), torch.zeros(len(coins), dtype=torch.int64))
         steps = NoisySteps(plan, 1, normals) if config.steps and plan.steps is None else None
         release = RowRelease(plan, normals, counts, Rescale("none", config.clip, plan.deviation), steps)
         rows, apart = torch.arange(len(coins)), ends[1] - ends[0]
@@ -227,7 +227,7 @@ def embedded_rows(plan: RowPlan, releases: int, normals: Normals = secure_normal
     if plan.steps is not None:
         noised = f", steps at rate {plan.steps.rate:g} and sigma {plan.steps.noise_multiplier:g}"
     name = f"adaptive, {config.release}, sigma {plan.noise_multiplier:g}{noised}, {releases} releases"
-    return Audited(name, plan.epsilon(releases * cost), config.delta, scores, gaussian=plan.steps is None)
+    return Audited(name, plan.epsilon(releases * cost / PARTS), config.delta, scores, gaussian=plan.steps is None)
 
 
 def _one_by_one(score: Callable[[bool], float]) -> Callable[[Tensor], Tensor]:

@@ -77,7 +77,7 @@ def _protection(plan: PrivacyPlan, normals: Normals) -> Release:
             training, held_out = (SeededSets(each, lambda _rows: bits) for each in (plan.training, plan.held_out))
             return CodeRelease(plan, training, held_out, plan.rows, lambda: 1.0)
         case RowPlan():
-            counts = RowBudget(budget, torch.zeros(plan.rows, dtype=torch.float64))
+            counts = RowBudget(budget, torch.zeros(plan.rows, dtype=torch.int64))
             return RowRelease(plan, normals, counts, Rescale("none", plan.config.clip, plan.deviation))
         case GaussianPlan():
             return GaussianRelease(plan, normals, budget)

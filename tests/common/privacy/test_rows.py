@@ -22,7 +22,7 @@ def release(**more) -> RowRelease:
     said = {"clip": 0.5, "noise_multiplier": 3.0, "delta": 1e-5} | more
     config = AdaptivePrivacyConfig(mechanism="adaptive", **said)
     plan = RowPlan.of(config, Span(len(ROWS), 1, lambda rounds: rounds))
-    budget = RowBudget(Budget(None, None, 1), torch.zeros(len(ROWS), dtype=torch.float64))
+    budget = RowBudget(Budget(None, None, 1), torch.zeros(len(ROWS), dtype=torch.int64))
     factor = Rescale(config.rescale, config.clip, plan.deviation, shrink=config.shrink)
     return RowRelease(plan, secure_normals, budget, factor)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -92,4 +93,10 @@ def test_releases_with_less_noise_cost_more(tmp_path: Path) -> None:
     assert Budget(path, None, 1, noise_multiplier=2.0).releases == 10
     assert Budget(path, None, 1, noise_multiplier=4.0).releases == 40
     assert Budget(path, None, 1, noise_multiplier=3.0).releases == 22.5
+    for sigma in (0.3, 0.7, 1.1, 2.3, 3.7):  # parts of releases are rounded up, and whole ones add to them exactly
+        (other := tmp_path / f"{sigma}.jsonl").write_bytes(path.read_bytes())
+        found = Budget(other, None, 32_000, noise_multiplier=sigma)
+        already, exact = found.releases, 10 * (Fraction(str(sigma)) / 2) ** 2
+        spend(found, 1000)
+        assert exact <= already < exact + Fraction(1, 2**20) and found.releases == already + 1000
     assert epsilon(40, 4.0, 1e-5, "replace") == pytest.approx(epsilon(10, 2.0, 1e-5, "replace"))
