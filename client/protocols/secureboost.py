@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -54,23 +55,24 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     async for t in server.rounds(after=ctx.round):
         if not await sums.open(t, table.counts, column_kinds):  # 1, 2
             continue
-        level, asked_at = -1, -1
+        level, asked_at, question = -1, -1, _Question(cfg)
         while (came := await server.recv_one(kinds, t)) is not None:
             match came:
                 case Masks():
                     if (level := _next(came, level + 1)) == most:
                         raise ContractError(SERVER, "Masks", "level", f"at most {most - 1}", str(level))
                     vectors.take(_few(came.d.shape[1], came, "d", vectors_at(level, ctx.federation, cfg)))
+                    question.begin(came)
                     if encrypted or not level:
-                        answer = await sums.add_up(t, came, None if encrypted else below.keep)
+                        answer = await sums.add_up(t, came, question.hear, *([] if encrypted else [below.keep]))
                         y = None if answer is None else answer.end()
                     else:
-                        y = await below.add_up(t, came)
+                        y = await below.add_up(t, came, question)
                     if y is None:
                         break
                     if cfg.noise:
                         unit = np.uint64(sums.size.step if encrypted else 1)
-                        y += unit * _noise(ctx, cfg, sums.size, (t, level), y.shape)
+                        y += unit * _noise(ctx, cfg, sums.size, (t, level, question.digest), y.shape)
                     await server.send(Sums(t, level, ctx.release(torch.from_numpy(y.view(np.int64)))))  # 4
                 case Wanted():
                     _next(came, level)
@@ -85,10 +87,31 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
                         await server.send(Sides(t, level, number, ctx.release(s, rows=block)))  # 6
 
 
-def _noise(ctx: ClientContext, cfg: Config, size: SumSize, at: tuple[int, int], shape: tuple[int, ...]) -> Words:
-    """Noise on sums, whole numbers, drawn from the party's secret, the round and the level.
+class _Question:
+    """A digest of all that the server has sent in a round so far, if noise follows from it."""
 
-    Sums requested again get the same noise: averaging would otherwise reduce it.
+    def __init__(self, cfg: Config) -> None:
+        self._heard, self._kept = sha256(), cfg.noise > 0
+
+    def begin(self, masks: Masks) -> None:
+        self._heard.update(f"{masks.level} {tuple(masks.d.shape)} ".encode())
+        self.hear(masks.d.numpy())
+
+    def hear(self, block: NDArray[Any]) -> None:
+        if self._kept:
+            self._heard.update(np.ascontiguousarray(block).data)
+
+    @property
+    def digest(self) -> str:
+        return self._heard.hexdigest()
+
+
+def _noise(ctx: ClientContext, cfg: Config, size: SumSize, at: tuple[int, int, str], shape: tuple[int, ...]) -> Words:
+    """Noise on sums, whole numbers, drawn from the party's secret, the round, the level and what was asked.
+
+    The same question gets the same noise, since averages would reduce it; any other gets independent noise, since
+    differences would remove it. Ciphertexts are other ones every time, also of the same numbers: the count of answers
+    bounds the averages of these.
     """
     draws = ctx.draws.generator("noise on sums", ctx.name, *at)
     key = torch.randint(256, (32,), dtype=torch.uint8, generator=draws).numpy().tobytes()
@@ -118,7 +141,7 @@ class ClearSums:
             self._root.clear()
         self._root.append(c)
 
-    async def add_up(self, round: int, masks: Masks) -> Words | None:
+    async def add_up(self, round: int, masks: Masks, question: _Question) -> Words | None:
         """The sums of a level, (bins, vectors); None if the server has moved on."""
         groups, numbers = masks.d.shape[1] // 2, np.concatenate(self._root)
         self._root, first, outputs = [numbers], 0, numbers.shape[1] // 2
@@ -131,6 +154,7 @@ class ClearSums:
                 expected, got = f"level {masks.level}, block {block}", f"level {came.level}, block {came.block}"
                 raise ContractError(SERVER, "Nodes", "block", expected, got)
             n = np.ascontiguousarray(came.n.numpy())
+            question.hear(n)
             places = n.view(f"<u{self._digits}")[..., 0].astype(np.int64) - 1
             if (largest := int(places.max(initial=-1)) + 1) > groups:
                 raise ContractError(SERVER, "Nodes", "n", f"nodes of the level, at most {groups}", str(largest))

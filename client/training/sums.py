@@ -85,10 +85,10 @@ class PartySums:
         self._holder = holder
         return True
 
-    async def add_up(self, round: int, masks: Masks, look: Callable[[Whole], object] | None = None) -> Answer | None:
+    async def add_up(self, round: int, masks: Masks, *looks: Callable[[Whole], object]) -> Answer | None:
         """Receives a level's vectors, and sums them over the bins; None if the server has moved on.
 
-        `look` is called with each block of the server's values, int64 (rows, vectors).
+        `looks` are called with each block of the server's values, int64 (rows, vectors).
         """
         assert self._holder is not None  # opened before
         answer, count = self._holder.begin(masks.d.numpy().view(np.uint64)), masks.d.shape[1]
@@ -100,7 +100,7 @@ class PartySums:
                 expected, got = f"level {masks.level}, block {number}", f"level {came.level}, block {came.block}"
                 raise ContractError(SERVER, "Vectors", "block", expected, got)
             c = came.c.numpy()
-            if look is not None:
+            for look in looks:
                 look(c)
             answer.add(c.view(np.uint64))
         return answer

@@ -23,7 +23,7 @@ from colonnade.server.training.trees.forest import Forest
 from colonnade.server.training.trees.grower import Query
 from colonnade.server.training.trees.splits import Whole
 from colonnade.simulation.federation import Simulation
-from tests.protocols.test_secureboost import DEPTH, ROUNDS, config
+from tests.protocols.test_secureboost import CLEAR, DEPTH, NOISY, ROUNDS, config
 
 NEEDED = ROUNDS << DEPTH
 
@@ -74,6 +74,40 @@ def test_it_reads_dozens_of_rows_a_vector_up_to_the_partys_bound() -> None:
     codes = binned(ctx, most=4, least=5).codes[train, 0]
     assert read == {row: [int(code)] for row, code in enumerate(codes)}  # all of a small table
     assert len(train) < 30 * NEEDED
+
+
+class One(Query):
+    """A vector that is one at a row, which below the root is alone in its node."""
+
+    def __init__(self, rows: int, row: int) -> None:
+        self.rows, self.groups, self.places = rows, 1, np.full((rows, 1), -1)
+        self.places[row] = 0
+
+    def vectors(self, first: int, last: int) -> Whole:
+        return np.repeat(self.places[first:last] + 1, 2, axis=1)
+
+
+def asked(*rows: int) -> list[Whole]:
+    """What a server reads in the first round, at each level, that asks for one row after the other."""
+    read: list[Whole] = []
+
+    async def serve(ctx: ServerContext, clients: Cohort, cfg: Any) -> None:
+        exchange = TreeSums(ctx, clients, cfg, Forest(3, len(ctx.labels)))
+        async for t in clients.rounds(1, after=ctx.round):
+            await exchange.open(t)
+            for level, row in enumerate(rows):
+                read.append(np.concatenate(await exchange.sums(t, level, One(exchange.size.rows, row))))
+            ctx.skip(t, exchange.last)
+
+    Simulation(config(CLEAR, NOISY, "federation.rounds=1"), instead={"server": serve}).run()
+    return read
+
+
+def test_another_question_under_the_same_round_and_level_has_noise_of_its_own() -> None:
+    """After a Rewind; the difference of two answers would be the bins of the rows. The same question tells no more."""
+    (root, node), again, (other, _), (_, below) = asked(7, 7), asked(7, 7), asked(8, 8), asked(7, 8)
+    assert np.array_equal(again, [root, node])
+    assert min(np.abs(root - other).mean(), np.abs(node - below).mean()) > 200  # noise of deviation 512 in each
 
 
 def test_a_smaller_bound_ends_it() -> None:
