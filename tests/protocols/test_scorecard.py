@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from optbinning import OptimalBinning
 from sklearn.linear_model import LogisticRegression
 
 from colonnade.cli.read.export import party_shapes, server_shapes
@@ -147,6 +146,8 @@ def test_evidence_and_information_are_those_of_pandas(whole: Outcome) -> None:
 
 @pytest.mark.parametrize("direction", [None, 1, -1])
 def test_cuts_from_sums_are_those_of_all_rows(direction: int | None) -> None:
+    from optbinning import OptimalBinning  # here: every worker would import it for a second
+
     table = people()
     x, y = table["age"].to_numpy(float), table["late"].to_numpy()
     column = Binning.fit("age", x, None, most=64, least=1)

@@ -20,7 +20,6 @@ import torch
 from colonnade.common.parsing.file import parse
 from colonnade.common.tracking.listener import Tracked, Tracking
 from colonnade.common.tracking.mlflow_section import MlflowConfig
-from colonnade.common.tracking.mlflow_tracker import make_database
 from colonnade.common.tracking.tracker import TrackedRun
 from colonnade.server.member.tracking import server_model, server_tracking
 from tests.support.federation import parameters, tree
@@ -270,6 +269,8 @@ def test_a_server_that_comes_back_gets_every_round_and_no_canary(tmp_path: Path)
 
 def test_members_that_begin_together_make_one_database(tmp_path: Path) -> None:
     """MLflow alone fails where two make the tables, and cannot go on with half of them."""
+    from colonnade.common.tracking.mlflow_tracker import make_database
+
     file = tmp_path / "new" / "runs.db"
     file.parent.mkdir()
     (file.parent / "runs.db.partial").write_bytes(b"of a process that was killed")

@@ -25,7 +25,6 @@ from colonnade.common.run.files import open_own, refuse_foreign, write_durably
 from colonnade.common.run.json_text import open_to_append
 from colonnade.common.run.run_cache import RunCache
 from colonnade.common.run.run_folder import RunFolder
-from colonnade.common.tracking.mlflow_tracker import make_database
 from colonnade.launcher.configuration import GivenConfig
 from colonnade.launcher.folder_lock import locked_folder
 from colonnade.launcher.virtual import run_virtually
@@ -46,6 +45,12 @@ def keeps(path: Path) -> None:
     RunCache(path.parent).keep(path.stem, "1", {"values": torch.ones(1)})
 
 
+def mlflow_locks(path: Path) -> None:
+    from colonnade.common.tracking.mlflow_tracker import make_database  # here: every worker would import MLflow
+
+    make_database(path.with_suffix(""))
+
+
 WRITERS: dict[str, Callable[[Path], object]] = {
     ".lock": locks,
     ".launcher.lock": locks,
@@ -54,7 +59,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "serve.tokens": lambda path: add_caller(path, "caller"),
     "a.partial": keeps,
     "pinned.json.partial": lambda path: write_durably(path.with_suffix(""), b"x"),
-    "mlflow.db.lock": lambda path: make_database(path.with_suffix("")),
+    "mlflow.db.lock": mlflow_locks,
     "inversion.png": lambda path: draw(path, torch.rand(2, 1, 4, 4), torch.rand(2, 1, 4, 4)),
     "probe.partial": lambda path: Checkpoints(path.parent).prepare(),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import datetime
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -140,12 +141,12 @@ def test_typed_sections_keep_their_kind() -> None:
 
 # Any value that the schema allows, at any key.
 
-SCHEMA = Config.model_json_schema()
+schema = cache(Config.model_json_schema)
 
 
 def resolved(node: Any) -> Any:
     while isinstance(node, dict) and "$ref" in node:
-        node = SCHEMA["$defs"][node["$ref"].rpartition("/")[2]]
+        node = schema()["$defs"][node["$ref"].rpartition("/")[2]]
     return node
 
 
@@ -194,25 +195,21 @@ def places(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, .
                 yield from places(way, (*path, key)) if isinstance(resolved(way), dict) else ()
 
 
-PLACES = [
-    (("every_party" if top == "party" else top, *path), below)
-    for top, section in (("federation", "FederationConfig"), ("server", "ServerConfig"), ("party", "PartyConfig"))
-    for path, below in places(SCHEMA["$defs"][section])
-]
-OF_PROTOCOLS = {
-    name: [(("federation", "protocol", key), below) for key, below in section["properties"].items() if key != "name"]
-    for name in NAMES
-    for section in (CONTRACTS[name].config.model_json_schema(),)
-}
+@cache
+def places_of(protocol: str) -> list[tuple[tuple[str, ...], Any]]:
+    own = CONTRACTS[protocol].config.model_json_schema()["properties"].items()
+    return [
+        (("every_party" if top == "party" else top, *path), below)
+        for top, section in (("federation", "FederationConfig"), ("server", "ServerConfig"), ("party", "PartyConfig"))
+        for path, below in places(schema()["$defs"][section])
+    ] + [(("federation", "protocol", key), below) for key, below in own if key != "name"]
 
 
 @given(st.data(), st.sampled_from(NAMES))
 def test_whatever_is_set(data: st.DataObject, protocol: str) -> None:
     """Of the changes that are drawn, those that the configuration allows are kept."""
     made, config = tree({"name": protocol}), None
-    for (*folders, leaf), below in data.draw(
-        st.lists(st.sampled_from(PLACES + OF_PROTOCOLS[protocol]), min_size=1, max_size=12)
-    ):
+    for (*folders, leaf), below in data.draw(st.lists(st.sampled_from(places_of(protocol)), min_size=1, max_size=12)):
         changed = copy.deepcopy(made)
         node = changed
         for folder in folders:
