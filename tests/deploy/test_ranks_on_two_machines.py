@@ -1,6 +1,6 @@
 """A party whose ranks are on two machines, by torchrun on each.
 
-Under `up`, ranks of one machine get the variables that deploy/kubernetes sets: tests/cli/run/test_party_of_ranks.py.
+Under `up`, ranks of one machine get the variables that deploy/kubernetes sets: tests/cli/run/test_resume.py.
 """
 
 from __future__ import annotations

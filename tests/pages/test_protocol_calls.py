@@ -1,4 +1,4 @@
-"""What docs/protocol_parts.md lists is there and is called so; the example of docs/adding_a_protocol.md runs."""
+"""Every protocol has a page and is in every list; what docs/protocol_parts.md lists is there; the example runs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from colonnade.client.privacy.egress import Egress
 from colonnade.client.training import evaluation as at_party
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.local import Local
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import Cohort, Link
 from colonnade.common.errors import ConfigError
 from colonnade.common.models.backprop import Backprop
@@ -130,3 +131,23 @@ def test_the_example_without_a_head_runs_and_has_a_width(tmp_path: Path, install
         check(file, ("every_party.model={name: mlp, embedding: 7}",))
     assert refused.value.hint == "write `embedding: 10` there"
     assert Trial("ensemble", Expected(epochs=1), {}).learned.server.metrics["test_accuracy"] > 0.2
+
+
+ROOT = Path(__file__).parents[2]
+LISTS = {
+    "docs/protocols/index.md": r"^\| \[`(\w+)`\]\(\1\.md\) \|",
+    "mkdocs.yml": r"^ +- (\w+): protocols/\1\.md$",
+}
+
+
+@pytest.mark.parametrize("place", LISTS)
+def test_a_list_has_every_protocol_once(place: str) -> None:
+    found = re.findall(LISTS[place], (ROOT / place).read_text(), re.M)
+    assert sorted(found) == sorted(CONTRACTS)
+
+
+def test_every_protocol_has_a_page_under_its_name() -> None:
+    pages = {path.stem for path in (ROOT / "docs" / "protocols").glob("*.md")} - {"index"}
+    assert pages == set(CONTRACTS)
+    for name in CONTRACTS:
+        assert f"`{name}`" in (ROOT / "docs" / "protocols" / f"{name}.md").read_text().partition("\n")[0]

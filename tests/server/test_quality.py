@@ -1,4 +1,4 @@
-"""Metrics of an evaluation, against scikit-learn and against counting."""
+"""Metrics of an evaluation, against scikit-learn and counting; standard errors, against many draws of rows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import rankdata
 from sklearn import metrics
 
 from colonnade.common.data.labels import TargetScale
+from colonnade.server.training.metrics import chance
 from colonnade.server.training.metrics.quality import BINS, Score, describe
 from colonnade.server.training.metrics.residuals import Residuals
 
@@ -106,3 +108,59 @@ def test_residuals_are_those_of_scikit_learn_in_the_targets_own_units(rows: int,
         bands = said_of["bands"]
         assert all(band["low"] <= band["median"] <= band["high"] and band["rows"] >= 5 for band in bands)
         assert [band["predicted"] for band in bands] == sorted(band["predicted"] for band in bands)
+
+
+ROWS, DRAWS = 300, 600
+
+
+def test_errors_of_classes_are_the_spread_over_draws_of_rows() -> None:
+    random = np.random.default_rng(0)
+    values: dict[str, list[float]] = {name: [] for name in ("accuracy", "balanced_accuracy", "auc", "log_loss")}
+    said: dict[str, list[float]] = {name: [] for name in values}
+    for _ in range(DRAWS):
+        labels = (random.random(ROWS) < 0.3).astype(np.int64)
+        second = 1 / (1 + np.exp(-(1.5 * labels - 0.9 + random.normal(size=ROWS).round(1))))
+        probabilities = np.stack([1 - second, second], axis=1)
+        guess = probabilities.argmax(axis=1)
+        right, ones = guess == labels, labels == 1
+        greater = rankdata(second)[ones].sum() - ones.sum() * (ones.sum() + 1) / 2  # Mann and Whitney's U
+        measured = (
+            right.mean(), (right[ones].mean() + right[~ones].mean()) / 2, greater / (ones.sum() * (~ones).sum()),
+            -np.log(np.where(ones, second, 1 - second)).mean(),
+        )  # fmt: skip
+        found = chance.errors_of_classes(probabilities, labels)
+        for name, value in zip(values, measured, strict=True):
+            values[name].append(float(value))
+            said[name].append(found[name])
+    for name, drawn in values.items():
+        assert np.mean(said[name]) == pytest.approx(np.std(drawn), rel=0.12), name
+
+
+def test_errors_of_numbers_are_the_spread_over_draws_of_rows() -> None:
+    random = np.random.default_rng(1)
+    values: dict[str, list[float]] = {"r2": [], "rmse": [], "mae": []}
+    said: dict[str, list[float]] = {name: [] for name in values}
+    for _ in range(DRAWS):
+        true = random.normal(5.0, 2.0, size=(ROWS, 1))
+        predicted = true + random.normal(0.0, 1.0, size=(ROWS, 1))
+        wrong = predicted - true
+        share = np.square(wrong).sum() / np.square(true - true.mean()).sum()
+        measured = (1 - share, np.sqrt(np.square(wrong).mean()), np.abs(wrong).mean())
+        found = chance.errors_of_numbers(predicted, true)
+        for name, value in zip(values, measured, strict=True):
+            values[name].append(float(value))
+            said[name].append(found[name])
+    for name, drawn in values.items():
+        assert np.mean(said[name]) == pytest.approx(np.std(drawn), rel=0.12), name
+
+
+def test_rows_that_define_no_error_have_none() -> None:
+    assert not chance.errors_of_classes(np.array([[0.2, 0.8]]), np.array([1]))
+    assert not chance.errors_of_classes(np.array([[np.nan, 0.8], [0.5, 0.5]]), np.array([1, 0]))
+    assert "auc" not in chance.errors_of_classes(np.full((3, 2), 0.5), np.array([1, 1, 1]))
+    assert not chance.errors_of_numbers(np.zeros((4, 2)), np.ones((4, 2)))
+
+
+def test_numbers_whose_squares_are_not_finite_have_no_error_of_them() -> None:
+    found = chance.errors_of_numbers(np.full((4, 1), 1e200), np.arange(4.0)[:, None])
+    assert set(found) == {"mae"} and found["mae"] < 1e200

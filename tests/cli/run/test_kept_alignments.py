@@ -1,4 +1,4 @@
-"""Alignments from run to run: simulated, in processes, resumed, and asked for predictions."""
+"""Alignments from run to run: simulated, in processes, checked, resumed, and asked for predictions."""
 
 from __future__ import annotations
 
@@ -147,3 +147,19 @@ def test_processes_use_it_and_predict_from_it(runs: tuple[Path, dict[str, list[s
     (out / "config.yaml").write_text(yaml.safe_dump(tree))
     anew, kinds = ask(common[:9])
     assert alike(anew, inside) and "Points" in kinds and "Reused" not in kinds
+
+
+@pytest.mark.parametrize(("command", "checks"), [("up", "proofs"), ("simulate", "planted")])
+def test_a_checked_alignment_finds_the_common_rows_and_is_used_again(tmp_path: Path, command: str, checks: str) -> None:
+    if checks == "proofs":
+        pytest.importorskip("coincurve")
+    ids = write_tables(tmp_path)
+    (tmp_path / "federation.yaml").write_text(yaml.safe_dump(table_tree(epochs=1, align_checks=checks)))
+    common, reused = set.intersection(*map(set, ids.values())), []
+    for out in (tmp_path / "runs" / "first", tmp_path / "runs" / "second"):
+        code, output = colonnade(command, tmp_path / "federation.yaml", "--out", out)
+        assert code == 0, output
+        (aligned,) = [event for event in events(out, "aligned") if event.get("party", "server") == "server"][:1]
+        assert aligned["common"] == len(common) > 0
+        reused.append(aligned["reused"])
+    assert reused == [0, len(common)]

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
@@ -24,6 +25,7 @@ from colonnade.common.run.run_folder import STAMP, RunFolder
 from colonnade.common.run.state import State
 from colonnade.server.training.trees.forest import Forest
 from tests.cli.run.test_up import UNHURRIED, events, finish, processes_of, start, summary_of, wait_for_round, write
+from tests.protocols.test_recovered_sums import late
 from tests.support import warm
 from tests.support.federation import Outcome, federate
 from tests.support.household import colonnade
@@ -385,3 +387,66 @@ def test_parties_wait_for_a_server_that_is_stopped_or_killed_and_started_again(t
     assert summary_of(home / "server")["status"] == "completed"
     assert [len(events(home / name, "begin")) for name in names] == [3] * 2
     assert all(len(events(home / name, "server_away")) == 2 for name in names)
+
+
+def test_the_round_in_which_a_party_is_killed_is_summed_over_the_others(tmp_path: Path) -> None:
+    """With the same loss, to the bit, as on the virtual clock, where its words come too late."""
+    protocol = {"name": "fdml", "embedding": 8, "aggregate": "blinded"}
+    more = {"absence": "continue", "quorum": {"need": 3, "grace": 5}, "blinding": {"recovery": "alone"}, "batch": 500}
+    file, out = write(tmp_path, protocol, rounds=4, epochs=0, evaluate={"every": 99}, **more), tmp_path / "run"
+    waiting = ("--chaos", "party1: delay=100ms")  # until the connection of the killed one has broken
+    process = start("up", file, "--out", out, "--set", "launch.backoff=60", *waiting, "--chaos", "party4: crash=2")
+    output = finish(process)
+    assert process.returncode == 0, output
+    assert "party4 was killed by SIGKILL" in output and summary_of(out)["status"] == "completed"
+    assert [(event["round"], event["without"]) for event in events(out, "partial_sum")] == [(2, ["party4"])]
+    assert not events(out, "skipped") and not events(out, "abandoned") and not events(out, "rollback")
+    together = federate(load(file), delay=late_from_round_2)
+    assert [event["loss"] for event in events(out, "round")] == [event["loss"] for event in together.of_kind("round")]
+    ledger = read_lines(out / "parties" / "party1" / "ledger.jsonl")
+    opened = [line["round"] for line in ledger if line.get("kind") == "OpenedShares"]
+    assert opened == [1, 2, 3, 4]
+
+
+late_from_round_2 = late(object, 1e4, rounds=tuple(range(2, 5)))
+
+
+def worker_of(process: subprocess.Popen[str]) -> psutil.Process:
+    """Rank 1 of the party that has ranks."""
+    (found,) = (
+        child for child in psutil.Process(process.pid).children(recursive=True) if child.environ().get("RANK") == "1"
+    )
+    return found
+
+
+def test_a_party_whose_worker_is_killed_comes_back_and_learns_what_one_process_does(tmp_path: Path) -> None:
+    more = {"public_start": True, "checkpoint": {"rounds": 2}, "evaluate": {"every": 8}, "batch": 300}
+    file = write(tmp_path, {"name": "split", "embedding": 8}, parties=2, rounds=8, epochs=0, **more)
+    out, alone = tmp_path / "run", federate(load(file))
+    process = start("up", file, "--out", out, "--set", "parties.party2.workers=2", *UNHURRIED)
+    wait_for_round(out, 3, process)
+    worker_of(process).kill()
+    output = finish(process)
+    assert process.returncode == 0, output
+    assert "party2 was killed by SIGKILL, it is started again" in output
+    (rollback,) = events(out, "rollback")
+    assert rollback["party"] == "party2"
+    found = {event["round"]: event["loss"] for event in events(out, "round")}
+    expected = {event["round"]: event["loss"] for event in alone.of_kind("round")}
+    assert found == pytest.approx(expected, rel=0, abs=1e-5) and len(found) == 8
+    assert json.loads((out / "summary.json").read_text())["status"] == "completed"
+    sets = ("--set", "federation.rounds=10", "--set", "parties.party2.workers=1")  # whose workers held nothing
+    code, output = colonnade("up", "--resume", out, *sets)
+    assert code == 0, output
+
+
+def test_a_model_that_ranks_cannot_share_ends_the_run_with_its_reason(tmp_path: Path) -> None:
+    file = write(tmp_path, {"name": "split", "embedding": 8}, parties=2, rounds=2, epochs=0)
+    (tmp_path / "tower.py").write_text(
+        "from torch import nn\n\ndef tower(shape):\n    return nn.Sequential(nn.Flatten(), nn.Linear(shape[0], 8), "
+        "nn.Dropout())\n"
+    )
+    sets = ("--set", "parties.party2.model=./tower.py:tower", "--set", "parties.party2.workers=2")
+    process = start("up", file, "--out", tmp_path / "run", *sets)
+    said = " ".join(finish(process).split())
+    assert process.returncode == 2 and "party2: parties.party2.model, with several ranks: has dropout" in said

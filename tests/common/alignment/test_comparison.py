@@ -1,9 +1,10 @@
-"""The comparison of raised lists, and the ring that brings them there."""
+"""The comparison of raised lists, the ring that brings them there, and the records that members keep of it."""
 
 from __future__ import annotations
 
 import hashlib
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +12,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.psi_ring import PsiRing
 from colonnade.common.alignment.scratch import NUMBER, Sorter, compare, distinct, places_of, to_numbers
-from colonnade.common.errors import ContractError
+from colonnade.common.alignment.store import AlignmentRecord, kept_rows
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.errors import CheckpointError, ContractError, DataError
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.run.run_cache import RunCache
+from colonnade.server.alignment.rows import ServerRows
+from tests.support.alignment import federation
 
 
 def listed(elements: list[bytes], rows: int, bucket: int) -> Sorter:
@@ -103,3 +111,55 @@ def test_colluding_parties_can_compare_only_the_documented_lists(members: int) -
 def before(owner: int, members: int) -> int:
     """The party before a party: the server is no party."""
     return owner - 1 or members - 1
+
+
+ROWS = torch.tensor([2, 0])
+
+
+def keys(*values: str) -> RowKeys:
+    return RowKeys(tuple(value.encode() for value in values))
+
+
+def test_the_record_survives_a_restart(tmp_path: Path) -> None:
+    AlignmentRecord(RunCache(tmp_path), keys("a", "b", "c"), "party1").keep("first", ROWS)
+    record = AlignmentRecord(RunCache(tmp_path), keys("a", "b", "c"), "party1")
+    assert record.number == "first" and torch.equal(record.rows("first"), ROWS)
+    assert torch.equal(kept_rows(RunCache(tmp_path), "party1"), ROWS)
+
+
+def test_no_key_and_no_plain_hash_of_a_key_is_on_the_disk(tmp_path: Path) -> None:
+    AlignmentRecord(RunCache(tmp_path), keys("a secret key", "b", "c"), "party1").keep("first", ROWS)
+    assert all(b"a secret key" not in file.read_bytes() for file in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("changed", [("a", "c", "b"), ("a", "b"), ("a", "b", "C")])
+def test_a_table_that_has_changed_is_refused(tmp_path: Path, changed: tuple[str, ...]) -> None:
+    AlignmentRecord(RunCache(tmp_path), keys("a", "b", "c"), "party1").keep("first", ROWS)
+    with pytest.raises(DataError, match="party1: the keys of its table, or their order, have changed"):
+        AlignmentRecord(RunCache(tmp_path), keys(*changed), "party1").rows("first")
+
+
+def test_another_alignment_or_none_is_refused(tmp_path: Path) -> None:
+    record = AlignmentRecord(RunCache(tmp_path), keys("a", "b", "c"), "party1")
+    with pytest.raises(CheckpointError, match="goes on with the alignment second, and here is none"):
+        record.rows("second")
+    with pytest.raises(CheckpointError, match="party1: there is no alignment"):
+        kept_rows(RunCache(tmp_path), "party1")
+    record.keep("first", ROWS)
+    with pytest.raises(CheckpointError, match="goes on with the alignment second, and here is first"):
+        record.rows("second")
+
+
+def test_keys_that_run_into_each_other_are_other_keys() -> None:
+    assert keys("ab", "c").digest != keys("a", "bc").digest
+    assert keys("b", "a").as_one == keys("a", "b").as_one != keys("a", "c").as_one
+
+
+def test_the_server_goes_on_only_with_parties_that_hold_its_alignment() -> None:
+    record = AlignmentRecord(RunCache(), keys("a", "b", "c"), SERVER)
+    rows = ServerRows(federation(2), record, Telemetry(), {}, lambda _rows: None)
+    assert rows.agreed({"party1": "left over", "party2": ""}) == ""
+    record.keep("first", ROWS)
+    assert rows.agreed({"party1": "first", "party2": "first"}) == "first"
+    with pytest.raises(CheckpointError, match="party2 came without the file that says how"):
+        rows.agreed({"party1": "first", "party2": "other"})

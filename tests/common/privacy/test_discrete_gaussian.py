@@ -1,4 +1,4 @@
-"""The sampler of discrete Gaussians: its probabilities, held against exact ones, and its randomness."""
+"""Noise is normal and never the same twice unless seeded; discrete Gaussians are held against exact probabilities."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from scipy.stats import binomtest, chisquare, kstest, norm
 
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade.common.privacy.laplace import bernoulli_exp
-from colonnade.common.privacy.noise import secure_bytes, seeded_bytes
+from colonnade.common.privacy.noise import secure_bytes, secure_normals, seeded_bytes, seeded_normals
 from colonnade.common.privacy.sum_noise import LARGEST, discrete_gaussian
 
 
@@ -78,3 +79,31 @@ def test_a_generators_bytes_go_on_from_its_state() -> None:
 def test_a_sigma_that_integers_of_64_bits_cannot_hold_is_refused(sigma: int) -> None:
     with pytest.raises(InputError, match=rf"a discrete Gaussian of sigma = {sigma}"):
         discrete_gaussian(3, sigma, secure_bytes())
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (7, 3), (2, 3, 5)])
+def test_any_shape(shape: tuple[int, ...]) -> None:
+    made = secure_normals(torch.Size(shape))
+    assert made.shape == shape and made.dtype == torch.float64 and bool(torch.isfinite(made).all())
+
+
+def test_it_is_normal_and_its_halves_are_independent() -> None:
+    drawn = secure_normals(torch.Size((1_000_000,)))
+    assert stats.kstest(drawn[:100_000].numpy(), "norm").pvalue > 1e-6
+    assert abs(drawn.mean()) < 0.006 and abs(drawn.var() - 1) < 0.01
+    assert abs(stats.kurtosis(drawn.numpy())) < 0.04
+    first, second = drawn.chunk(2)  # both of every Box-Muller pair
+    assert abs((first * second).mean()) < 0.01
+    assert abs((first.square() * second.square()).mean() - 1) < 0.02
+
+
+def test_no_draw_repeats() -> None:
+    torch.manual_seed(0)
+    one = secure_normals(torch.Size((1000,)))
+    torch.manual_seed(0)
+    assert not bool((one == secure_normals(torch.Size((1000,)))).any())
+
+
+def test_seeded_noise_does() -> None:
+    one, two, other = (seeded_normals(torch.Generator().manual_seed(seed))(torch.Size((5, 2))) for seed in (1, 1, 2))
+    assert torch.equal(one, two) and not torch.equal(one, other)

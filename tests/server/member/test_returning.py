@@ -1,17 +1,19 @@
-"""Parties that go away and come back, on the virtual clock."""
+"""Parties that go away and come back, on the virtual clock; numbers of sessions only grow."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from colonnade.common.config.run_options import Quorum
 from colonnade.common.conversation.parcels import Begin, Failure, Farewell, Hello, Refusal, Rewind, Save, Saved, Welcome
-from colonnade.common.errors import CheckpointError, PartyAway, PartyFailed, PartyLost
+from colonnade.common.errors import CheckpointError, EnvironmentFault, PartyAway, PartyFailed, PartyLost
 from colonnade.common.protocols.split import Embedding
+from colonnade.server.member.hub import SessionNumbers
 from tests.server.stage import FakeConnection, Stage, federation, hello, in_session, stage
 from tests.support.patience import PATIENCE
 
@@ -228,3 +230,28 @@ async def test_a_party_that_fails_before_the_first_session_ends_the_waiting() ->
     ada.arrive(Failure("", "no such column"))
     with pytest.raises(PartyFailed, match="ada failed: no such column"):
         await assembling
+
+
+def test_they_are_seconds_and_grow_within_one(tmp_path: Path) -> None:
+    numbers = SessionNumbers(tmp_path, lambda: 1000.5)
+    assert [numbers.after(0), numbers.after(0), numbers.after(1001), numbers.after(5000)] == [1000, 1001, 1002, 5001]
+
+
+@pytest.mark.parametrize("clock", [10.0, 1000.0])
+def test_a_restart_goes_on_although_the_clock_goes_back(tmp_path: Path, clock: float) -> None:
+    assert SessionNumbers(tmp_path, lambda: 1000.0).after(0) == 1000
+    assert SessionNumbers(tmp_path, lambda: clock).after(0) == 1001
+
+
+@pytest.mark.parametrize("content", [None, b"", b"x", b"\xff"])
+def test_a_lost_file_leaves_the_clock(tmp_path: Path, content: bytes | None) -> None:
+    assert SessionNumbers(tmp_path, lambda: 1000.0).after(0) == 1000
+    (tmp_path / "session").unlink()
+    if content is not None:
+        (tmp_path / "session").write_bytes(content)
+    assert SessionNumbers(tmp_path, lambda: 1002.0).after(0) == 1002
+
+
+def test_a_disk_that_refuses_it_begins_no_session(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFault, match="session cannot be written"):
+        SessionNumbers(tmp_path / "missing").after(0)

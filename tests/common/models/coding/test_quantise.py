@@ -19,7 +19,7 @@ from torch import Tensor
 from colonnade.common.errors import InputError
 from colonnade.common.messaging import quantise as scale_module
 from colonnade.common.messaging.forms import HALF, Coded, Form, Largest, Packed, Signs
-from colonnade.common.messaging.quantise import pack, unpack
+from colonnade.common.messaging.quantise import GROUP, join, pack, split, unpack
 
 NUMBERS = st.floats(-(2.0**100), 2.0**100, width=32, allow_subnormal=False)
 SHAPES = arrays.array_shapes(min_dims=0, max_dims=3, max_side=7)
@@ -257,3 +257,23 @@ def test_about_zero_the_largest_magnitude_is_exact_and_nothing_moves_by_more_tha
     moved = (came.double() - tensor.double()).abs().max()
     assert moved <= step * (0.5 if nearest else 1 + 2.0**-16) + slack
     assert ((came.double() - levels_of(packed, bits, tuple(tensor.shape))).abs() <= slack).all()
+
+
+@given(st.integers(1, 8), st.integers(0, 80 // GROUP), st.data())
+def test_bytes_hold_the_codes_one_after_the_other_and_give_them_back(
+    bits: int, groups: int, data: st.DataObject
+) -> None:
+    count = groups * GROUP
+    codes = data.draw(st.lists(st.integers(0, 2**bits - 1), min_size=count, max_size=count))
+    array = np.array(codes, np.uint8)
+    joined = join(array, bits)
+    assert "".join(f"{byte:08b}" for byte in joined.tolist()) == "".join(f"{code:0{bits}b}" for code in codes)
+    assert split(joined, bits).tolist() == codes
+
+
+@pytest.mark.parametrize("bits", range(1, 9))
+@pytest.mark.parametrize("count", [1, 5, 9, 37])
+def test_truncated_input_gives_the_codes_present(bits: int, count: int) -> None:
+    codes = (np.arange(40) % 2**bits).astype(np.uint8)
+    data = join(codes, bits)[: -(-count * bits // 8)]
+    assert split(data, bits)[:count].tolist() == codes[:count].tolist()

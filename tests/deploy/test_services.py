@@ -1,7 +1,8 @@
-"""The units in deploy/systemd, by systemd's own checks."""
+"""Compose files agree with each other, units pass systemd's own checks, and the Slurm script runs with stand-ins."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -10,9 +11,69 @@ from pathlib import Path
 
 import pytest
 import typer.main
+import yaml
 
 from colonnade.cli.main import app
 from colonnade.common.errors import BudgetSpent, EnvironmentFault, InputError, PeerError, TrainingDiverged
+
+ROOT = Path(__file__).parents[2]
+BASE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+MORE = sorted((ROOT / "deploy" / "compose.protocols").glob("*.yml"))
+OF_THE_PROJECT = {"deal", "server", "party1", "party2", "party3", "party4", "report"}
+
+
+def test_every_service_is_locked_and_every_member_has_its_own_volumes() -> None:
+    assert BASE["services"].keys() == OF_THE_PROJECT
+    for name, service in BASE["services"].items():
+        assert (
+            service["read_only"] and service["cap_drop"] == ["ALL"] and service["mem_limit"] and service["pids_limit"]
+        )
+        assert service["security_opt"] == ["no-new-privileges:true"] and "ports" not in service
+        assert "user" not in service or service["network_mode"] == "none", name
+    for name in OF_THE_PROJECT - {"deal", "report"}:
+        assert BASE["services"][name]["environment"]["COLONNADE_ALIGNMENTS"] == "/alignments"
+        assert BASE["services"][name]["volumes"] == [
+            f"{name}:/member:ro",
+            f"{name}-keys:/member/keys:ro",
+            f"{name}-runs:/runs",
+            f"{name}-alignments:/alignments",
+        ]
+        assert {f"{name}:/members/{name}", f"{name}-keys:/members/{name}/keys"} < {*BASE["services"]["deal"]["volumes"]}
+
+
+@pytest.mark.parametrize("file", MORE, ids=lambda file: file.stem)
+def test_the_parties_of_an_overlay_are_like_the_others(file: Path) -> None:
+    overlay = yaml.safe_load(file.read_text())
+    (experiment,) = overlay["services"].pop("deal")["environment"].values()
+    parties = yaml.safe_load((ROOT / experiment).read_text())["federation"]["parties"]
+    assert [*overlay["services"]] == [f"party{number}" for number in range(5, parties + 1)]
+    for name, service in overlay["services"].items():
+        like = BASE["services"]["party1"]
+        assert service == like | {"volumes": [volume.replace("party1", name) for volume in like["volumes"]]}
+        assert {name, f"{name}-keys", f"{name}-runs", f"{name}-alignments"} <= overlay["volumes"].keys()
+
+
+SCRIPT = Path(__file__).parents[2] / "deploy" / "slurm" / "party.sbatch"
+STANDS_IN = {
+    "scontrol": "echo node7; echo node8",
+    "srun": 'shift; for SLURM_PROCID in 0 1; do export SLURM_PROCID; "$@"; done',
+    "torchrun": 'echo "$OMP_NUM_THREADS: $*"',
+}
+
+
+def test_every_node_starts_its_ranks_of_one_group(tmp_path: Path) -> None:
+    for name, body in STANDS_IN.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    slurm = {"JOB_NODELIST": "node[7-8]", "JOB_NUM_NODES": "2", "JOB_ID": "41007", "CPUS_PER_TASK": "8"}
+    given = {f"SLURM_{name}": value for name, value in slurm.items()} | {"RUN": "/runs/my bank", "RANKS_PER_NODE": "4"}
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    ended = subprocess.run(["sh", SCRIPT, "my bank.yaml"], capture_output=True, text=True, check=True, env=path | given)
+    group = "--nnodes 2 --nproc-per-node 4 --master-addr node7 --master-port 29507"
+    assert ended.stdout.splitlines() == [
+        f"2: --node-rank {node} {group} -m colonnade client my bank.yaml --in /runs/my bank" for node in (0, 1)
+    ]
+
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "systemd"
 UNITS = {

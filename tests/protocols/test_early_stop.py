@@ -1,4 +1,4 @@
-"""What a run does whose file says nothing of an early stop."""
+"""Early stopping, by default and configured, and the best round. It does not involve the protocols' sides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 import torch
 
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.members import Config
 from colonnade.common.config.run_options import StopConfig
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import CheckpointError
 from colonnade.common.parsing.dump import config_tree
 from colonnade.common.parsing.earlier_defaults import as_begun, with_defaults_before
@@ -22,7 +24,8 @@ from colonnade.reports.console.summary import best_of_stopped, metric_rows
 from colonnade.server.prediction.run import PredictionRun
 from colonnade.server.training.metrics.best import Best
 from colonnade.simulation.folder import simulate_in
-from tests.support.federation import tree
+from tests.protocols.test_resume import PROTOCOLS, same
+from tests.support.federation import Outcome, config, federate, tree
 
 NOISE = {"mechanism": "gaussian", "clip": 1, "epsilon": 4, "delta": 1e-5}
 ROWS = {"validation": 100, "test": 100, "train": 200}
@@ -176,3 +179,70 @@ def test_a_resumed_run_keeps_the_best_round_of_before(tmp_path: Path) -> None:
     assert model_round(run.model_record) == again["model"]["round"] == again["best"]["round"]
     assert torch.isfinite(torch.tensor(again["best"]["val_loss"]))
     assert PartyFolder(run.party("party1").path).model_record == run.party("party1").pinned
+
+
+SHORT = ("federation.rounds=12", "federation.epochs=0", "federation.batch=500", "federation.evaluate.every=1")
+# Rates at which the validation accuracy goes up and down.
+WILD = {"split": 5.0, "vimadmm": 1.0, "vimadmm_j": 1.0}
+STOP = "federation.stop={patience: 2, metric: accuracy}"
+
+
+def settings(name: str, *sets: str) -> Config:
+    return config(PROTOCOLS[name], *SHORT, f"every_party.optimiser.lr={WILD[name]}", *sets)
+
+
+def evaluated(outcome: Outcome, part: str, metric: str = "accuracy") -> list[float]:
+    key = f"{'val' if part == 'validation' else 'test'}_{metric}"
+    return [event[key] for event in outcome.of_kind("evaluation") if event["part"] == part]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WILD)
+def test_a_run_stops_by_its_patience_and_names_its_best_round(name: str) -> None:
+    full = federate(settings(name))
+    outcome = federate(settings(name, STOP), save=True)
+    found, losses = evaluated(full, "validation"), evaluated(full, "validation", "loss")
+    assert full.server.round == 12 and not full.of_kind("stopped")
+    ranks = [(accuracy, -loss) for accuracy, loss in zip(found, losses, strict=True)]  # the loss decides ties
+    bests = [max(ranks[:t]) for t in range(1, 13)]
+    end = next((t for t in range(3, 13) if bests[t - 1] == bests[t - 3]), 12)
+    assert end < 12, "the rates are too tame for this test"
+    assert outcome.server.round == end and [e["round"] for e in outcome.of_kind("stopped")] == [end]
+    assert evaluated(outcome, "validation") == found[:end] and len(evaluated(outcome, "test")) == end
+    best = outcome.server.best.summary(end - 2)
+    tests = {name: evaluated(outcome, "test", name)[end - 3] for name in ("accuracy", "loss")}
+    assert best == {
+        "round": end - 2, "val_accuracy": max(found[:end]), "val_loss": losses[end - 3], "checkpoint": True,
+        **{f"test_{name}": value for name, value in tests.items()},
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WILD)
+def test_a_resumed_run_stops_where_one_that_was_left_alone_does(name: str) -> None:
+    cfg = settings(name, STOP)
+    alone = federate(cfg, save=True)
+    end = alone.server.round
+    resumed = federate(cfg, save=True, start=(end - 1, alone.saved[end - 1]))
+    assert [event["reason"] for event in resumed.of_kind("stopped")] == [alone.server.stopped]
+    assert resumed.server.best == alone.server.best
+    for member in (SERVER, *cfg.federation.names):
+        assert same(resumed.saved[end][member], alone.saved[end][member])
+
+
+@pytest.mark.slow
+def test_a_run_that_has_stopped_stays_stopped_unless_it_is_given_more_patience() -> None:
+    alone = federate(settings("split", STOP), save=True)
+    end = alone.server.round
+    again = federate(settings("split", STOP), start=(end, alone.saved[end]))
+    assert not again.of_kind("round") and again.server.stopped == alone.server.stopped
+    more = settings("split", "federation.stop={patience: 99, metric: accuracy}")
+    on = federate(more, start=(end, alone.saved[end]))
+    assert on.server.round == 12 and not on.server.stopped
+
+
+@pytest.mark.slow
+def test_a_run_that_ends_as_its_patience_does_is_not_called_stopped() -> None:
+    end = federate(settings("split", STOP)).server.round
+    last = federate(settings("split", STOP, f"federation.rounds={end}"))
+    assert last.server.round == end and not last.server.stopped and not last.of_kind("stopped")
