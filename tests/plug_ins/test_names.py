@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -154,10 +153,3 @@ def test_a_protocol_that_is_not_installed_is_refused_with_the_remedy() -> None:
     with pytest.raises(ConfigError, match=r"^federation.protocol.name = 'signs': unknown protocol") as refused:
         named("federation.protocol", "signs")
     assert "install the package that registers it (colonnade.protocols) on this machine" in refused.value.hint
-
-
-def test_the_command_is_quick_to_start() -> None:
-    """It imports no torch to print its help."""
-    look = "import sys; from colonnade.cli.main import app; print('torch' in sys.modules, 'pyarrow' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "False"]

@@ -7,24 +7,21 @@ import os
 import pty
 import re
 import struct
-import subprocess
-import sys
 import termios
 from pathlib import Path
+
+from tests.support import warm
 
 _CONTROL = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>])")
 
 
 def in_terminal(columns: int, cwd: Path, *words: object, **environment: str) -> tuple[int, str]:
-    """Runs `colonnade` with these words. Returns its exit code and everything that it wrote, controls included.
-
-    In an interpreter of its own: a forked one has settled at its imports, without a terminal, that nothing is coloured.
-    """
+    """Runs `colonnade` with these words. Returns its exit code and everything that it wrote, controls included."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "colonnade", *map(str, words)],
+    process = warm.start(
+        *words,
         cwd=cwd,
         stdin=theirs,
         stdout=theirs,

@@ -239,6 +239,9 @@ def _become(request: Request, descriptors: list[int], made: dict[str, str]) -> N
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    if screen := sys.modules.get("colonnade.reports.console.screen"):  # made at import, without a terminal
+        for console, how in ((screen.out, {}), (screen.err, {"stderr": True})):
+            console.__init__(**how)
     if draws := sys.modules.get("colonnade.common.data.draws"):
         draws.reseed(int(os.environ.get("OMP_NUM_THREADS", "1")))
     try:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 
+from tests.support import warm
 from tests.support.terminal import in_terminal, lines_of
 
 ROOT = Path(__file__).parents[3]
@@ -52,8 +51,8 @@ def test_what_is_listed_fits(tmp_path: Path, words: list[str]) -> None:
 
 @pytest.mark.slow
 def test_in_a_pipe_a_run_has_plain_lines_and_no_control(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "colonnade", "simulate", str(DEMO), *SHORT]
-    done = subprocess.run(words, check=False, cwd=tmp_path, capture_output=True, text=True)
+    words = (*warm.COLONNADE, "simulate", DEMO, *SHORT)
+    done = warm.run(words, check=False, cwd=tmp_path, capture_output=True)
     assert done.returncode == 0 and not {"\x1b", "\r", "\x07"} & set(done.stdout)
     assert len(done.stdout.splitlines()) < 30 and not done.stderr
     protection = next(line for line in done.stdout.splitlines() if line.startswith("protection"))

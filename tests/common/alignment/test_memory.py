@@ -30,7 +30,7 @@ from tests.support.alignment import KINDS, federation, hash_cheaply, raise_cheap
 
 pytestmark = pytest.mark.slow
 
-FEW, MANY = 30_000, 60_000
+FEW, MANY = 15_000, 45_000
 SLACK = 8 * 2**20
 """Bytes that may be in between: 93 a key and member. Lists in memory took some 170."""
 
