@@ -114,7 +114,7 @@ def killed(folder: Path, protocol: dict, kind: str) -> tuple[Path, Outcome]:
     Returns the first one's folder.
     """
     file, out, data = folder / "cells.yaml", folder / "run", {"source": "sklearn", "name": "breast_cancer"}
-    federation = {"id": "cells", "parties": 3, "classes": 2, "rounds": 4, "batch": 64, "stop": "none"}
+    federation = {"id": "cells", "parties": 3, "classes": 2, "rounds": 3, "batch": 64, "stop": "none"}
     file.write_text(json.dumps({
         "federation": {**federation, "protocol": protocol, "checkpoint": {"rounds": 1}},
         "server": {"labels": data}, "every_party": {"data": {**data, "split": "columns"}},
@@ -142,7 +142,7 @@ def kept(out: Path, member: str, round: int) -> State:
 def test_a_party_killed_inside_a_tree_grows_the_forest_of_an_unbroken_run(tmp_path: Path) -> None:
     """Bit by bit: the tree is begun anew, with other secrets."""
     out, whole = killed(tmp_path, {"name": "secureboost", "depth": 3}, "Sums")
-    forest, expected = kept(out, SERVER, 4).keep("forest", lambda: Forest(3, 0)), whole.server.state["forest"].state()
+    forest, expected = kept(out, SERVER, 3).keep("forest", lambda: Forest(3, 0)), whole.server.state["forest"].state()
     assert all(torch.equal(forest.state()["nodes"][name], nodes) for name, nodes in expected["nodes"].items())
     assert forest.state()["records"] == expected["records"]
 
@@ -151,7 +151,7 @@ def test_a_party_killed_inside_a_step_has_the_coefficients_of_an_unbroken_run(tm
     """Bit by bit: under other keys and masks the step is the same. A scorecard's are those of a regression."""
     out, whole = killed(tmp_path, {"name": "scorecard", "bins": 8}, "MaskedSums")
     for name, ctx in whole.clients.items():
-        share = kept(out, name, 4).keep("coefficients", lambda: Share(np.zeros((10, 1)), 30, 1.0))
+        share = kept(out, name, 3).keep("coefficients", lambda: Share(np.zeros((10, 1)), 30, 1.0))
         assert share.at.any() and np.array_equal(share.at, ctx.state["coefficients"].at)
 
 
@@ -159,7 +159,7 @@ def test_a_party_killed_inside_a_round_has_the_shapes_of_an_unbroken_run(tmp_pat
     """Bit by bit, also of those that went on."""
     out, whole = killed(tmp_path, {"name": "additive", "bins": 8}, "MaskedSums")
     for name, ctx in whole.clients.items():
-        shapes = kept(out, name, 4).keep("shapes", partial(torch.zeros_like, ctx.state["shapes"]))
+        shapes = kept(out, name, 3).keep("shapes", partial(torch.zeros_like, ctx.state["shapes"]))
         assert shapes.any() and torch.equal(shapes, ctx.state["shapes"])
 
 
