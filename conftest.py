@@ -30,6 +30,7 @@ from tests.support.bundled import parse_once
 from tests.support.patience import PATIENCE
 from tests.support.warm_server import spare_the_disk
 
+gc.disable()  # nothing that is imported or collected is garbage
 torch.set_num_threads(1)
 parse_once()
 spare_the_disk()
@@ -62,6 +63,7 @@ def pytest_collection_finish() -> None:
     """Keeps the garbage collector from searching what all tests share, which takes a second each time, or often."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
