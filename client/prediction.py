@@ -22,7 +22,7 @@ from colonnade.client.training.local import Splits
 from colonnade.common.aggregation.subject import PREDICTION, subject
 from colonnade.common.contracts.prediction import Ask, Averaged, Decisions, Output, decides, refuse_own, summed, width
 from colonnade.common.conversation.conversation import SERVER, Link
-from colonnade.common.errors import ContractError, EnvironmentFault
+from colonnade.common.errors import ContractError, disk_faults
 from colonnade.common.run.files import open_own
 
 
@@ -116,16 +116,16 @@ class OwnLines:
     def add(self, rows: Tensor, lines: Sequence[Sequence[str]]) -> None:
         """Appends a line for each of rows, int64 (rows,). Raises EnvironmentFault."""
         named = [str(row) if self.ids is None else self.ids[row] for row in rows.tolist()]
-        try:
-            with os.fdopen(
+        with (
+            disk_faults(f"{self.path} cannot be written", "make room"),
+            os.fdopen(
                 open_own(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a", newline="", encoding="utf-8"
-            ) as file:
-                writer = csv.writer(file)
-                if not file.tell():
-                    writer.writerow(["id", *self.header])
-                writer.writerows([name, *line] for name, line in zip(named, lines, strict=True))
-        except OSError as failed:
-            raise EnvironmentFault(f"{self.path} cannot be written: {failed.strerror}", hint="make room") from failed
+            ) as file,
+        ):
+            writer = csv.writer(file)
+            if not file.tell():
+                writer.writerow(["id", *self.header])
+            writer.writerows([name, *line] for name, line in zip(named, lines, strict=True))
 
 
 @dataclass

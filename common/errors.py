@@ -29,7 +29,8 @@ from __future__ import annotations
 
 import datetime
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import PurePath
 from typing import ClassVar
 
@@ -211,6 +212,15 @@ class EnvironmentFault(ColonnadeError):
 
     exit_code = 4
     telling = "its machine or its network is at fault"
+
+
+@contextmanager
+def disk_faults(what: str, hint: str, more: str = "") -> Iterator[None]:
+    """Raises an OSError of the block as EnvironmentFault: what failed, the reason, and more."""
+    try:
+        yield
+    except OSError as failed:
+        raise EnvironmentFault(f"{what}: {failed.strerror or failed}{more}", hint=hint) from failed
 
 
 _AT_HOME = "its own log says more"

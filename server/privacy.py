@@ -22,7 +22,7 @@ from colonnade.common.config.privacy import Accounting, LabelPrivacyConfig, Resp
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.rows import generator
-from colonnade.common.errors import CheckpointError, ConfigError, DataError, EnvironmentFault
+from colonnade.common.errors import CheckpointError, ConfigError, DataError, EnvironmentFault, disk_faults
 from colonnade.common.models.backprop import Parameters, RowLoss, row_gradients
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.labels import NoisyLabels, label_noise, noise_settings
@@ -83,13 +83,10 @@ class RowReleases:
         """Sets the ceiling; it is on disk when this returns. Raises EnvironmentFault."""
         if self._path is not None:
             record = {"ceiling": ceiling, "accounting": self._config.accounting, **_settings(self._config)}
-            try:
+            with disk_faults(
+                f"{self._path} cannot be written", "make room on the disk, then resume", "; nothing leaves without it"
+            ):
                 RunFolder(self._path.parent).witness.write(self._path, json.dumps(record).encode())
-            except OSError as failed:
-                raise EnvironmentFault(
-                    f"{self._path} cannot be written: {failed.strerror}; nothing leaves without it",
-                    hint="make room on the disk, then resume",
-                ) from failed
         self.paid = ceiling
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from colonnade.common.alignment.limits import NAME as FOREIGN
 from colonnade.common.alignment.limits import ForeignKeys
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.parcels import Begin, Item, Open, Save
-from colonnade.common.errors import CheckpointError, ContractError, EnvironmentFault
+from colonnade.common.errors import CheckpointError, ContractError, EnvironmentFault, disk_faults
 from colonnade.common.privacy.accounting.ledger import LOST, mark, refuse_shorter
 from colonnade.common.run.checkpoints import Checkpoints
 from colonnade.common.run.files import write_kept
@@ -241,11 +241,8 @@ class Pin:
 
     def _write(self, pinned: Pinned) -> None:
         if (own := self._folder) is not None:
-            try:
+            with disk_faults(f"{own.ledger} cannot be read", "make room on the disk, then resume"):
                 pinned = replace(pinned, ledger=mark(own.ledger), grown=grown(own))
-            except OSError as failed:
-                reason = f"{own.ledger} cannot be read: {failed.strerror}"
-                raise EnvironmentFault(reason, hint="make room on the disk, then resume") from failed
             write_kept(own.pinned, sealed({**asdict(pinned), **STAMP}), 0o600)
         self.content = pinned
 

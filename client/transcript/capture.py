@@ -8,11 +8,11 @@ wanted.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from io import FileIO
@@ -27,7 +27,7 @@ from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.compression import arriving
 from colonnade.common.conversation.conversation import SERVER, Carrier
 from colonnade.common.conversation.parcels import Item
-from colonnade.common.errors import ColonnadeError, EnvironmentFault, InputError
+from colonnade.common.errors import ColonnadeError, InputError, disk_faults
 from colonnade.common.messaging.message import Message, check
 from colonnade.common.run.files import open_own, shorten_own
 from colonnade.common.run.run_folder import PartyFolder
@@ -223,12 +223,6 @@ class _CaptureFile:
         # Readable by the owner only: it shows what the server saw and what the party could infer.
         return FileIO(open_own(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab")
 
-    @contextlib.contextmanager
-    def _faults(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as failed:
-            raise EnvironmentFault(
-                f"the capture {self._path} cannot be written: {failed.strerror}",
-                hint="make room on the disk and resume, or leave `capture` out",
-            ) from failed
+    def _faults(self) -> AbstractContextManager[None]:
+        hint = "make room on the disk and resume, or leave `capture` out"
+        return disk_faults(f"the capture {self._path} cannot be written", hint)

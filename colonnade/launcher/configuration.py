@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.pki.names import TEMPLATE
-from colonnade.common.errors import ColonnadeError, ConfigError, DataError, EnvironmentFault, InputError
+from colonnade.common.errors import ColonnadeError, ConfigError, DataError, InputError, disk_faults
 from colonnade.common.parsing.dump import set_tree
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import override, read_tree
@@ -57,14 +57,10 @@ class InMemoryTable:
         of_file = () if named else arrow_table.index_columns(found.schema)  # an Arrow table that pandas has written
         kept = found.drop_columns([name for name in of_file if name.startswith("__index_level_")])
         kept = arrow_table.with_index(kept, [name for name in (*named, *of_file) if name in kept.column_names])
-        try:
+        with disk_faults(f"{path} cannot be written", "make room on the disk"):
             path.parent.mkdir(parents=True, exist_ok=True)
             with os.fdopen(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), "wb") as opened:
                 arrow_table.write_arrow(kept, opened)
-        except OSError as failed:
-            raise EnvironmentFault(
-                f"{path} cannot be written: {failed.strerror or failed}", hint="make room on the disk"
-            ) from failed
 
 
 def _index_names(table: Any) -> list[str]:

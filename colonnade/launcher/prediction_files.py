@@ -17,7 +17,7 @@ from colonnade.common.config.alignment import joined, taken_apart
 from colonnade.common.config.data.tables import Key, columns_of
 from colonnade.common.data.formats.csv_file import CsvFile
 from colonnade.common.data.known_sets.catalogue import refuse_unusable
-from colonnade.common.errors import DataError, EnvironmentFault, InputError, nearest
+from colonnade.common.errors import DataError, InputError, disk_faults, nearest
 from colonnade.common.run.files import open_own, shorten_own, write_durably
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Predictions:
     @contextmanager
     def open(self) -> Iterator[int]:
         """Yields the number of lines already there. Raises EnvironmentFault if the file cannot be written."""
-        try:
+        with disk_faults(f"{self._path} cannot be written", "choose another --out"):
             lines = self._kept()
             if lines is None:
                 self._partial.unlink(missing_ok=True)  # its token differs
@@ -145,10 +145,6 @@ class Predictions:
                     csv.writer(self._file).writerow(self._header)
                 self._file.seek(0, os.SEEK_END)
                 yield lines or 0
-        except OSError as failed:
-            raise EnvironmentFault(
-                f"{self._path} cannot be written: {failed.strerror}", hint="choose another --out"
-            ) from failed
 
     def add(self, lines: str, unknown: int = 0) -> None:
         """Appends lines; they are durable when this returns. Raises OSError."""

@@ -25,7 +25,7 @@ from colonnade.common.config.alignment import AlignmentsConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
+from colonnade.common.errors import CheckpointError, ConfigError, disk_faults
 from colonnade.common.run.files import alone_in, write_kept
 from colonnade.common.run.json_text import Witness, parse_json, sealed, unsealed, whole
 
@@ -91,12 +91,8 @@ class DailyLimits:
                 alignments, before = hours.get(since, (0, 0))
                 hours[since] = (alignments + 1, before + rows)
             content = json.dumps({pin: hours for pin, hours in counts.items() if hours or pin == _EARLIER}).encode()
-            try:
+            with disk_faults(f"{self._path} cannot be written", "make room, or name another folder"):
                 self._witness(self._path).write(self._path, content, 0o600)
-            except OSError as failed:
-                raise EnvironmentFault(
-                    f"{self._path} cannot be written: {failed.strerror}", hint="make room, or name another folder"
-                ) from failed
 
     def tested(self, member: str) -> tuple[int, int]:
         """Numbers of alignments with a partner, and of its keys in them."""

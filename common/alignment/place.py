@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from colonnade.common.config.alignment import AlignmentsConfig
-from colonnade.common.errors import EnvironmentFault
+from colonnade.common.errors import EnvironmentFault, disk_faults
 from colonnade.common.run.run_folder import RunFolder
 
 VARIABLE = "COLONNADE_ALIGNMENTS"
@@ -38,12 +38,10 @@ def place_of(config: AlignmentsConfig, base: Path, out: Path, member: str) -> Pa
 
 def make_private(folder: Path) -> None:
     """Makes a folder, and its parent, that only the owner can enter. Refuses links and folders of other users."""
-    try:
+    with disk_faults(f"{folder} cannot be made", _HINT):
         folder.parent.parent.mkdir(parents=True, exist_ok=True)
         for path in (folder.parent, folder):
             path.mkdir(mode=0o700, exist_ok=True)
-    except OSError as failed:
-        raise EnvironmentFault(f"{folder} cannot be made: {failed.strerror}", hint=_HINT) from failed
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise EnvironmentFault(f"{folder} is a link, or belongs to another user", hint=_HINT)

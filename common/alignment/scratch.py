@@ -9,7 +9,7 @@ import mmap
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import reduce
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from colonnade.common.alignment.messages import BLOCK
 from colonnade.common.crypto.group import ELEMENT
-from colonnade.common.errors import ContractError, EnvironmentFault, InputError
+from colonnade.common.errors import ContractError, InputError, disk_faults
 
 Records = NDArray[np.uint8]  # (records, width)
 
@@ -80,15 +80,11 @@ class Scratch:
                     raise OSError(0, "it ends early")
                 left, place = left[done:], place + done
 
-    @contextmanager
-    def _refused(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as failed:
-            raise EnvironmentFault(
-                f"rows cannot be aligned by way of {self._folder or gettempdir()}: {failed.strerror}",
-                hint="make room there: an alignment needs some 100 bytes a key and member, until it ends",
-            ) from failed
+    def _refused(self) -> AbstractContextManager[None]:
+        return disk_faults(
+            f"rows cannot be aligned by way of {self._folder or gettempdir()}",
+            "make room there: an alignment needs some 100 bytes a key and member, until it ends",
+        )
 
 
 def to_records(numbers: Tensor) -> Records:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -18,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from colonnade.common.errors import EnvironmentFault
+from colonnade.common.errors import disk_faults
 
 _BLOCK = 65_536  # rows that are read at a time
 _BUCKET = 1 << 24  # bytes that are sorted at a time
@@ -113,12 +112,8 @@ def _dealt(table: np.ndarray, rows: np.ndarray, size: int, folder: Path) -> np.n
     return made.mapped()
 
 
-@contextmanager
-def _refused(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as failed:
-        raise EnvironmentFault(
-            f"a table cannot be kept in {folder}: {failed.strerror}",
-            hint="make room there: with `store: disk` a table takes 28 bytes a number until it is encoded, and 4 then",
-        ) from failed
+def _refused(folder: Path) -> AbstractContextManager[None]:
+    return disk_faults(
+        f"a table cannot be kept in {folder}",
+        "make room there: with `store: disk` a table takes 28 bytes a number until it is encoded, and 4 then",
+    )

@@ -28,7 +28,7 @@ from torch import Tensor
 from colonnade.common.data.columns.features import Doubt, Features, TypedColumn
 from colonnade.common.data.keys import KeyColumn
 from colonnade.common.data.labels import LabelColumn
-from colonnade.common.errors import EnvironmentFault
+from colonnade.common.errors import disk_faults
 from colonnade.common.run.files import state_of
 from colonnade.common.run.json_text import parse_json
 from colonnade.common.run.run_folder import MemberFolder
@@ -73,10 +73,8 @@ class TableCache:
 
     def folder(self) -> Path:
         """The folder of copies, created if missing. Raises EnvironmentFault."""
-        try:
+        with disk_faults(f"{self._folder} cannot be made", "allow it"):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as failed:
-            raise EnvironmentFault(f"{self._folder} cannot be made: {failed.strerror}", hint="allow it") from failed
         return self._folder
 
     def keep(self) -> None:

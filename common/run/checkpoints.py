@@ -19,7 +19,7 @@ from typing import Any
 import safetensors.torch
 from safetensors import SafetensorError
 
-from colonnade.common.errors import CheckpointError, EnvironmentFault
+from colonnade.common.errors import CheckpointError, EnvironmentFault, disk_faults
 from colonnade.common.run.files import open_own, write_durably
 from colonnade.common.run.json_text import parse_json, unsealed, whole
 from colonnade.common.run.state import Snapshot
@@ -54,7 +54,9 @@ class Checkpoints:
 
     def prepare(self) -> None:
         """Checks that the folder can be written, and removes incomplete files of an earlier start."""
-        try:
+        with disk_faults(
+            f"checkpoints cannot be written to {self._folder}", "choose another --out, or make the folder writable"
+        ):
             self._folder.mkdir(parents=True, exist_ok=True)
             for partial in self._folder.glob("*.partial"):
                 partial.unlink()
@@ -63,11 +65,6 @@ class Checkpoints:
             probe.unlink()
             if not any(self._folder.iterdir()):
                 self._folder.rmdir()  # a start that fails leaves nothing behind
-        except OSError as failed:
-            raise EnvironmentFault(
-                f"checkpoints cannot be written to {self._folder}: {failed.strerror}",
-                hint="choose another --out, or make the folder writable",
-            ) from failed
 
     def save(self, round: int, snapshot: Snapshot, owner: Owner) -> None:
         """Writes a checkpoint; it is on the disk when this returns.

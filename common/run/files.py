@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO
 
-from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade.common.errors import EnvironmentFault, InputError, disk_faults
 
 _WAITS = ContextVar("waits for the disk", default=True)
 
@@ -76,23 +76,17 @@ def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:
 
 def write_kept(path: Path, content: bytes, mode: int = 0o666, *, in_new: bool = False) -> None:
     """`durable_file` for a file that a run depends on; `in_new` creates a missing folder. Raises EnvironmentFault."""
-    try:
+    with disk_faults(f"{path} cannot be written", "choose another --out, or make room"):
         if in_new:
             path.parent.mkdir(parents=True, exist_ok=True)
         write_durably(path, content, mode)
-    except OSError as failed:
-        raise EnvironmentFault(
-            f"{path} cannot be written: {failed.strerror}", hint="choose another --out, or make room"
-        ) from failed
 
 
 @contextlib.contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
     """Serialises processes that write the same file of a folder: one writes and the others wait."""
-    try:
+    with disk_faults(f"{folder} cannot be opened", "allow it"):
         held = os.open(folder, os.O_RDONLY)
-    except OSError as failed:
-        raise EnvironmentFault(f"{folder} cannot be opened: {failed.strerror}", hint="allow it") from failed
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield

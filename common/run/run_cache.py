@@ -19,7 +19,7 @@ import safetensors.torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from colonnade.common.errors import CheckpointError, EnvironmentFault
+from colonnade.common.errors import CheckpointError, EnvironmentFault, disk_faults
 from colonnade.common.run.files import sync, write_durably, write_kept
 from colonnade.common.run.json_text import parse_json
 
@@ -60,11 +60,8 @@ class RunCache:
     def forget(self, name: str) -> None:
         self._held.pop(name, None)
         if self._folder is not None:
-            try:
+            with disk_faults(f"{name} cannot be removed from {self._folder}", "make the folder writable"):
                 (self._folder / f"{name}.json").unlink(missing_ok=True)
-            except OSError as failed:
-                reason = f"{name} cannot be removed from {self._folder}: {failed.strerror}"
-                raise EnvironmentFault(reason, hint="make the folder writable") from failed
 
     def keep_record(self, name: str, number: str, tensors: Mapping[str, Tensor]) -> None:
         """Stores an entry that cannot be recomputed, atomically in one file; it is on the disk when this returns.

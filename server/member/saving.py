@@ -12,7 +12,7 @@ from pathlib import Path
 from colonnade.common.config.run_options import CheckpointConfig
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.parcels import Save
-from colonnade.common.errors import CheckpointError, EnvironmentFault, PartyLost
+from colonnade.common.errors import CheckpointError, EnvironmentFault, PartyLost, disk_faults
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.run.checkpoints import Checkpoints, Owner
 from colonnade.common.run.files import write_durably
@@ -147,11 +147,8 @@ class Saving:
                 await asyncio.wait({pending.writing})  # else its file would appear after the removal
         self.committed, self.backed_off = self.sound, backed_off
         self.best = self.best if self.best <= self.sound else 0
-        try:
+        with disk_faults(f"{self._record} cannot be written", "make room on the disk"):
             self._write()
-        except OSError as failed:
-            reason = f"{self._record} cannot be written: {failed.strerror}"
-            raise EnvironmentFault(reason, hint="make room on the disk") from failed
         self._store.prune({self.sound, self.best})
         return self.sound
 

@@ -16,7 +16,7 @@ from colonnade.common.contracts.boosting import BoostedConfig
 from colonnade.common.contracts.registry import parts_in_use
 from colonnade.common.data.keys import KeyColumn, keys_of_rows
 from colonnade.common.encryption.parameters import SumSize, security
-from colonnade.common.errors import EnvironmentFault, remedy
+from colonnade.common.errors import disk_faults, remedy
 from colonnade.common.observability.telemetry import without_nan
 from colonnade.common.privacy.accounting.plan import SEEDED, PrivacyPlan
 from colonnade.common.privacy.accounting.zeroth_order import ZerothOrderClaim
@@ -294,9 +294,5 @@ def _revealed(forest: Forest, party: int, columns: Sequence[Sequence[Any]]) -> l
 
 def write_whole(path: Path, content: Mapping[str, Any]) -> None:
     """Writes JSON atomically: a reader finds the old file or the new one, never a partial one."""
-    try:
+    with disk_faults(f"{path} cannot be written", "make room on the disk, then resume"):
         write_durably(path, (json.dumps(without_nan(content), indent=2) + "\n").encode())
-    except OSError as failed:
-        raise EnvironmentFault(
-            f"{path} cannot be written: {failed.strerror}", hint="make room on the disk, then resume"
-        ) from failed

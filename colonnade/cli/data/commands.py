@@ -10,7 +10,7 @@ import typer
 
 from colonnade.cli.options import Given, Sets
 from colonnade.common.alignment.place import NAME
-from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade.common.errors import InputError, disk_faults
 from colonnade.common.parsing.file import load
 from colonnade.common.parsing.json_schema import configuration_schema
 from colonnade.launcher.demo import demo_file
@@ -67,10 +67,8 @@ def forget(
         )
     for place in places:
         members = ", ".join(member.name for member in store.members_in(place))
-        try:
+        with disk_faults(f"{place} cannot be removed", "as its owner"):
             removed = store.forget(place)
-        except OSError as failed:
-            raise EnvironmentFault(f"{place} cannot be removed: {failed.strerror}", hint="as its owner") from failed
         console.say(f"{place}: forgot {removed} alignments and exponents of {members}")
 
 
@@ -84,12 +82,8 @@ def schema(
     if out is None:
         console.file.write(text)
         return
-    try:
+    with disk_faults(f"--out {out}: cannot be written", "give a file in a folder that exists"):
         out.write_text(text, encoding="utf-8")
-    except OSError as failed:
-        raise EnvironmentFault(
-            f"--out {out}: cannot be written: {failed.strerror}", hint="give a file in a folder that exists"
-        ) from None
     console.say(f"{out} is written")
     if not openapi:
         console.point("first line of a configuration", f"# yaml-language-server: $schema={out}")

@@ -8,15 +8,13 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade.common.errors import EnvironmentFault, InputError, disk_faults
 from colonnade.common.run.files import write_durably
 
 
 def make_folder(folder: Path) -> None:
-    try:
+    with disk_faults(f"{folder} cannot be made", "choose another --out"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as failed:
-        raise EnvironmentFault(f"{folder} cannot be made: {failed.strerror}", hint="choose another --out") from None
 
 
 def refuse_unwritable(folder: Path) -> None:
@@ -45,10 +43,8 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Writes a file atomically."""
-    try:
+    with disk_faults(f"{path} cannot be written", "choose another --out"):
         write_durably(path, content, mode)
-    except OSError as failed:
-        raise EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint="choose another --out") from None
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:

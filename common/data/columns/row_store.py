@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.data.columns.scale import Columns
-from colonnade.common.errors import DataError, EnvironmentFault
+from colonnade.common.errors import DataError, disk_faults
 from colonnade.common.run.files import durable_file, state_of
 
 _HEADER = 4096  # bytes, so that values begin with a page
@@ -146,17 +146,15 @@ class RowStore:
 
         Raises EnvironmentFault if the disk refuses it.
         """
-        try:
+        with disk_faults(
+            f"{self._path or self._folder} cannot take the table's rows",
+            "make room there, choose another --out, or leave out `store: disk`",
+        ):
             with TemporaryFile(dir=self._folder) if self._path is None else durable_file(self._path, 0o600) as file:
                 _write(file, key, blocks, shape, order)
                 stored = StoredColumns(file, self._path, shape, names=names, placed=order is not None)
             stored.settle()
             return stored
-        except OSError as failed:
-            raise EnvironmentFault(
-                f"{self._path or self._folder} cannot take the table's rows: {failed.strerror}",
-                hint="make room there, choose another --out, or leave out `store: disk`",
-            ) from failed
 
 
 def _write(

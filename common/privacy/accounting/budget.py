@@ -11,7 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from colonnade.common.errors import BudgetSpent, CheckpointError, EnvironmentFault
+from colonnade.common.errors import BudgetSpent, CheckpointError, disk_faults
 from colonnade.common.privacy.accounting.ledger import Chain
 from colonnade.common.run.json_text import read_lines, whole
 
@@ -117,14 +117,9 @@ def enter(path: Path, entry: dict[str, Any], held_back: str) -> None:
 
     Raises EnvironmentFault if the disk refuses it.
     """
-    try:
-        with closing(Chain(path)) as chain:
-            chain.append({"time": round(time.time(), 6), **entry}, durably=True)
-    except OSError as failed:
-        raise EnvironmentFault(
-            f"the ledger {path} cannot be written: {failed.strerror}; {held_back} without it",
-            hint="make room on the disk, then resume",
-        ) from failed
+    what, hint = f"the ledger {path} cannot be written", "make room on the disk, then resume"
+    with disk_faults(what, hint, f"; {held_back} without it"), closing(Chain(path)) as chain:
+        chain.append({"time": round(time.time(), 6), **entry}, durably=True)
 
 
 def reservations(path: Path) -> Iterator[tuple[int, float]]:

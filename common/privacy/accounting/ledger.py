@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from colonnade.common.errors import CheckpointError, EnvironmentFault
+from colonnade.common.errors import CheckpointError, disk_faults
 from colonnade.common.messaging.message import Message, dtype_name, payload_bytes, schema, tensor_specs, tensors
 from colonnade.common.run.files import open_own, sync
 from colonnade.common.run.json_text import is_torn, parse_json, read_lines, unsealed
@@ -262,10 +262,8 @@ class Ledger:
         entry = _entry(message, to, mechanism, epsilon)
         if self._left and _key(entry) in self._left:
             entry["repeat"] = True
-        try:
+        with self._faults():
             self._chain.append(entry)
-        except OSError as failed:
-            raise self._full(failed) from failed
 
     def note(self, notice: object, to: str) -> None:
         """Records a control message before it is sent: it has no tensor, and at most the number of rows.
@@ -279,17 +277,12 @@ class Ledger:
             return
         kind = type(notice).__name__
         entry = {"time": round(time.time(), 6), "control": kind, "to": to, "about": _about(notice)}
-        try:
+        with contextlib.suppress(OSError) if kind == _FAILURE else self._faults():
             self._chain.append(entry)
-        except OSError as failed:
-            if kind != _FAILURE:
-                raise self._full(failed) from failed
 
-    def _full(self, failed: OSError) -> EnvironmentFault:
-        return EnvironmentFault(
-            f"the ledger {self._path} cannot be written: {failed.strerror}; nothing leaves without it",
-            hint="make room on the disk, then resume",
-        )
+    def _faults(self) -> contextlib.AbstractContextManager[None]:
+        what, hint = f"the ledger {self._path} cannot be written", "make room on the disk, then resume"
+        return disk_faults(what, hint, "; nothing leaves without it")
 
     def close(self) -> None:
         if self._chain is not None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from colonnade.common.data.rows import generator
-from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade.common.errors import InputError, disk_faults
 from colonnade.common.run.files import write_durably
 from colonnade_lab.attacks.network import Network, fit, linear
 from colonnade_lab.attacks.rows import (
@@ -233,12 +233,10 @@ def draw_pairs(path: Path, originals: Tensor, made: Tensor) -> None:
     pixels = (255 * levels).round().to(torch.uint8)
     array = pixels[0].numpy() if len(pixels) == 1 else pixels.permute(1, 2, 0).contiguous().numpy()
     image = Image.fromarray(array)
-    try:
+    with disk_faults(f"{path} cannot be written", "choose another --out"):
         larger = image.resize((image.width * _ENLARGED, image.height * _ENLARGED), Image.Resampling.NEAREST)
         larger.save(png := io.BytesIO(), "PNG")
         write_durably(path, png.getvalue())  # replaces whatever exists, such as a link
-    except OSError as failed:
-        raise EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint="choose another --out") from None
 
 
 def _beside(images: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from colonnade.common.crypto.pki import files
-from colonnade.common.errors import DataError, EnvironmentFault
+from colonnade.common.errors import DataError, disk_faults
 from colonnade.common.run.files import open_own
 
 _BYTES = 32  # of a generated token: 43 characters
@@ -156,15 +156,8 @@ def add_caller(path: Path, name: str) -> str:
     if any(line.split()[:1] == [name] for line in before.splitlines()):
         raise DataError(f"{path} has a token of {name!r} already", hint="remove its line first, or take another name")
     token = secrets.token_urlsafe(_BYTES)
-    _write(path, f"{'' if before.endswith(chr(10)) or not before else chr(10)}{name} {token}\n")
+    with disk_faults(f"{path} cannot be written", "name another file: --tokens FILE"):
+        file = open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        with os.fdopen(file, "w", encoding="utf-8") as opened:
+            opened.write(f"{'' if before.endswith(chr(10)) or not before else chr(10)}{name} {token}\n")
     return token
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        with os.fdopen(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as failed:
-        raise EnvironmentFault(
-            f"{path} cannot be written: {failed.strerror}", hint="name another file: --tokens FILE"
-        ) from failed
