@@ -26,7 +26,7 @@ from colonnade.client.protocols import LOCAL, SPLITS
 from colonnade.client.training.card import Card
 from colonnade.client.training.local import Local, Splits
 from colonnade.client.training.shapes import ShapeSum
-from colonnade.common.alignment.store import kept_rows
+from colonnade.common.alignment.store import kept_rows, rows_of_run
 from colonnade.common.config.members import Config
 from colonnade.common.config.models import PretrainedConfig
 from colonnade.common.contracts import prediction
@@ -36,6 +36,7 @@ from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.encode import Encoder
 from colonnade.common.data.columns.kept_encoder import EncoderFile
+from colonnade.common.data.rows import sampled
 from colonnade.common.data.sources import load_features
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import CheckpointError, InputError, nearest
@@ -365,12 +366,15 @@ def open_part(place: ExportPlace, party: str) -> OpenedParty:
         raise CheckpointError(f"{place.home.checkpoints} holds no whole checkpoint", hint="see --party")
     kept = EncoderFile(place.home.path, begun=True)
     features = load_features(own.data, federation.party_index(party), place.base, TableCache(place.home.path), kept)
+    counts = name in LOCAL and federation.protocol.typed  # its part says how many training and test rows a bin has
+    if counts:
+        features = sampled(features, rows_of_run(federation, place.home, features.ids, party))
     aligned = federation.align != "none"
     rows = len(kept_rows(RunCache(place.home.run_cache), party)) if aligned else len(features.values)
     schedule = Schedule(federation, rows, 0 if aligned else features.official_test)
     device = choose_device("cpu")
     ctx = party_context(
-        party, federation, own, features, schedule, base=place.base, device=device, kept=kept, others=True
+        party, federation, own, features, schedule, base=place.base, device=device, kept=kept, others=not counts
     )
     ctx.state = State(store.load(rounds[0], owner))
     if name in SPLITS:

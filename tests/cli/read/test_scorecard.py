@@ -17,7 +17,7 @@ from scipy.stats import ks_2samp
 from sklearn.metrics import log_loss, roc_auc_score
 
 from colonnade.cli.read.scorecard import bins, scorecard
-from colonnade.common.errors import InputError
+from colonnade.common.errors import DataError, InputError
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.parsing.file import parse
 from colonnade.reports.card.card import write_card
@@ -25,6 +25,7 @@ from colonnade.server.member.scores import HEADER
 from colonnade.simulation.folder import simulate_in
 from tests.cli.read.reports import VILE, Page, leave, summary
 from tests.cli.read.test_forests import tables
+from tests.protocols.test_scorecard import TABLES
 from tests.protocols.test_scorecard import config as card_config
 
 BAD = f"yes {VILE}"
@@ -270,9 +271,14 @@ def test_wrong_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_a_partys_bins_are_those_of_pandas(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Counts, WOE and IV from the raw columns, by the rules on the page; PSI from the test rows."""
-    run = tmp_path / "run"
-    simulate_in(card_config(tmp_path, "federation.protocol.aggregate=clear", "federation.rounds=6"), tmp_path, run)
+    """Counts, WOE and IV from the raw columns, by the rules on the page; PSI from the test rows. Rows are aligned."""
+    run, clear = tmp_path / "run", ("federation.protocol.aggregate=clear", "federation.rounds=6")
+    aligned = ("federation.align=sorted", "server.labels.key=id")  # as text, in which 10 is before 2
+    config = card_config(tmp_path, *clear, *aligned, *(f"parties.{name}.data.key=id" for name in TABLES))
+    for path in tmp_path.glob("*.csv"):
+        pandas.read_csv(path).rename_axis("id").to_csv(path)
+    run.mkdir()
+    simulate_in(config, tmp_path, run)
     bins(run / "parties" / "shop", None, None)
     said, made = capsys.readouterr().out, Page((run / "parties/shop/bins.html").read_text())
     scores = pandas.read_csv(run / "scores.csv").set_index("id")
@@ -300,3 +306,6 @@ def test_a_partys_bins_are_those_of_pandas(tmp_path: Path, capsys: pytest.Captur
     assert "noise" in made.words and "left out" in made.words
     with pytest.raises(InputError, match="is no folder of a party in a run"):
         bins(run, None, None)
+    (tmp_path / "shop.csv").write_text((tmp_path / "shop.csv").read_text() + "1000,0.5,1\n")
+    with pytest.raises(DataError, match="shop: the keys of its table, or their order, have changed"):
+        bins(run / "parties" / "shop", None, None)
