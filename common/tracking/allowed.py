@@ -7,10 +7,10 @@ address or text of an error: no listed field holds one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from colonnade.common.run.json_text import is_number
 from colonnade.common.run.rate_limit import Event
 from colonnade.common.tracking.tracker import Parameter, Status
 
@@ -88,9 +88,7 @@ def score_names(parties: Collection[str], more: Collection[str] = ()) -> frozens
 
 def number(value: Any) -> float | None:
     """A finite number; None for anything else, also for a truth value."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
+    return float(value) if is_number(value) and not isinstance(value, bool) else None
 
 
 def round_metrics(event: Event) -> dict[str, float]:

@@ -78,12 +78,12 @@ class OutsideLoss:
     def _values(self, logits: Tensor, targets: Tensor) -> Tensor:
         with OUTSIDE_LOSSES.blamed(self._name):
             found = self._call(logits.clone(), targets.clone())  # copies: a loss may change its input
-        if not isinstance(found, Tensor):
-            raise self._unfit(f"it returned {type(found).__name__}, expected a tensor (rows,)")
-        if found.shape != (len(logits),):
-            also = "; a loss is one number a row, not their mean" if found.ndim == 0 else ""
-            raise self._unfit(f"it returned {tuple(found.shape)} for {len(logits)} rows, expected one a row{also}")
-        self._refuse_infinite(found.detach(), logits, "a loss")
+            if not isinstance(found, Tensor):
+                raise self._unfit(f"it returned {type(found).__name__}, expected a tensor (rows,)")
+            if found.shape != (len(logits),):
+                also = "; a loss is one number a row, not their mean" if found.ndim == 0 else ""
+                raise self._unfit(f"it returned {tuple(found.shape)} for {len(logits)} rows, expected one a row{also}")
+            self._refuse_infinite(found.detach(), logits, "a loss")  # fails of a sparse tensor, or one without values
         return found
 
     def _refuse_infinite(self, values: Tensor, logits: Tensor, what: str) -> None:
@@ -149,8 +149,9 @@ def _value(name: str, call: Callable[..., Any], scores: np.ndarray, targets: np.
         view.flags.writeable = False  # shared with other metrics
     with OUTSIDE_METRICS.blamed(name):
         value = call(*views)
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise OUTSIDE_METRICS.unfit(name, f"it returned {type(value).__name__}, expected a number")
-    if not math.isfinite(value):
-        raise ConfigError(f"{OUTSIDE_METRICS.describe(name)} gave {float(value)}")
-    return float(value)
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise OUTSIDE_METRICS.unfit(name, f"it returned {type(value).__name__}, expected a number")
+        number = float(value)  # code of the package too: no float holds every integer
+    if not math.isfinite(number):
+        raise ConfigError(f"{OUTSIDE_METRICS.describe(name)} gave {number}")
+    return number

@@ -129,6 +129,7 @@ OF = r"^the loss plain of colonnade-own 1\.0"
         ("return scores", rf"{OF}: it returned \(256, 10\) for 256 rows"),
         ("return 3.0", rf"{OF}: it returned float, expected a tensor"),
         ("return scores.sum(dim=1).detach()", rf"{OF}: its result cannot be differentiated"),
+        ("return scores.sum(dim=1).to_sparse()", rf"{OF} failed: NotImplementedError"),
         ("return scores.argmax(dim=1)", rf"{OF}: its result cannot be differentiated"),
         ("return scores.sum(dim=1) * float('nan')", rf"{OF}: it gave a loss that is not finite"),
         ("return (scores - scores).sum(dim=1).sqrt()", rf"{OF}: it gave a gradient that is not finite"),
