@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from colonnade.common.protocols.fdml import Config as Fdml
     from colonnade.common.protocols.fedbcd import Config as FedBcd
     from colonnade.common.protocols.fedvs import Config as FedVs
+    from colonnade.common.protocols.hetero_lr import Config as HeteroLR
     from colonnade.common.protocols.linear_admm import Config as LinearAdmm
     from colonnade.common.protocols.local import Config as Local
     from colonnade.common.protocols.scorecard import Config as Scorecard
@@ -29,44 +30,20 @@ if TYPE_CHECKING:
     from colonnade.common.protocols.vimadmm_j import Config as VimAdmmJ
     from colonnade.common.protocols.zoo_vfl import Config as ZooVfl
 
-_NAMES = {
-    "Additive": "additive",
-    "HeteroLR": "hetero_lr",
-    "AggVfl": "agg_vfl",
-    "CVfl": "c_vfl",
-    "Centralized": "centralized",
-    "Codes": "codes",
-    "Czofo": "czofo",
-    "Fdml": "fdml",
-    "FedBcd": "fedbcd",
-    "FedVs": "fedvs",
-    "LinearAdmm": "linear_admm",
-    "Local": "local",
-    "Scorecard": "scorecard",
-    "SecureBoost": "secureboost",
-    "Split": "split",
-    "SplitAvg": "split_avg",
-    "SynZooVfl": "syn_zoo_vfl",
-    "VFedMh": "vfedmh",
-    "Vafl": "vafl",
-    "VflAfe": "vfl_afe",
-    "VimAdmm": "vimadmm",
-    "VimAdmmJ": "vimadmm_j",
-    "ZooVfl": "zoo_vfl",
-}
-
 __all__ = [
-    "Additive", "AggVfl", "CVfl", "Centralized", "Codes", "Czofo", "Fdml", "FedBcd", "FedVs", "LinearAdmm", "Local",
-    "Scorecard", "SecureBoost", "Split", "SplitAvg", "SynZooVfl", "VFedMh", "Vafl", "VflAfe", "VimAdmm", "VimAdmmJ",
-    "ZooVfl",
+    "Additive", "AggVfl", "CVfl", "Centralized", "Codes", "Czofo", "Fdml", "FedBcd", "FedVs", "HeteroLR", "LinearAdmm",
+    "Local", "Scorecard", "SecureBoost", "Split", "SplitAvg", "SynZooVfl", "VFedMh", "Vafl", "VflAfe", "VimAdmm",
+    "VimAdmmJ", "ZooVfl",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     """Imports a protocol's settings at their first use."""
-    if name not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"colonnade.common.protocols.{_NAMES[name]}").Config
+    if name in __all__:
+        for protocol in import_module("colonnade.common.contracts.registry").NAMES:
+            if protocol.replace("_", "") == name.lower():
+                return import_module(f"colonnade.common.protocols.{protocol}").Config
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
