@@ -8,7 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
@@ -334,9 +334,6 @@ class FoldRecord:
     rows: int
     metrics: Mapping[str, float]
     seconds: float
-
-    def plain(self) -> dict[str, Any]:
-        return {**asdict(self), "metrics": dict(self.metrics)}
 
 
 def half_interval(values: Sequence[float], held: float) -> float:

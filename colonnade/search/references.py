@@ -7,7 +7,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -71,9 +71,6 @@ class ReferenceTask:
     regression: bool
     metric: str
     direction: str
-
-    def plain(self) -> dict[str, Any]:
-        return {**asdict(self), "columns": list(self.columns)}
 
 
 def fit_reference(task: ReferenceTask, listen: Listen) -> Result:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -63,9 +63,6 @@ class Task:
     divided: str = ""
     tested: bool = False
 
-    def plain(self) -> dict[str, Any]:
-        return {**asdict(self), "held": list(self.held)}
-
 
 @dataclass(frozen=True)
 class Result:
@@ -99,7 +96,7 @@ class _Evaluations:
     """Follows the evaluations of one part."""
 
     def __init__(self, part: str, listen: Listen) -> None:
-        self._part, self._prefix, self._listen = part, "val_" if part == "validation" else f"{part}_", listen
+        self._part, self.prefix, self._listen = part, "val_" if part == "validation" else f"{part}_", listen
         self._rounds = 0
         self.found: dict[int, dict[str, float]] = {}
         self.tested: dict[int, dict[str, float]] = {}
@@ -117,10 +114,10 @@ class _Evaluations:
                 key.removeprefix("test_"): value for key, value in event.items() if key.startswith("test_")
             }
             return
-        values = {key.removeprefix(self._prefix): value for key, value in event.items() if key.startswith(self._prefix)}
+        values = {key.removeprefix(self.prefix): value for key, value in event.items() if key.startswith(self.prefix)}
         if wrong := next((key for key, value in values.items() if not math.isfinite(value)), None):
             raise Diverged(
-                f"diverged: {self._prefix}{wrong} is no number in round {event['round']}",
+                f"diverged: {self.prefix}{wrong} is no number in round {event['round']}",
                 hint="lower learning rates train more steadily",
             )
         self.found[event["round"]], self.errors[event["round"]] = values, event.get("errors", {})
@@ -191,16 +188,13 @@ def _result(course: _Evaluations, outcome: Outcome | None, seconds: float) -> Re
     round_ = best if best in course.found else last
     metrics = dict(course.found[round_])
     if round_ == last:  # including those at the end of a run
-        metrics = {key: value for key, value in _of_part(course, outcome).items() if math.isfinite(value)} | metrics
+        at_end = outcome.server.metrics.items()
+        found = {key.removeprefix(course.prefix): value for key, value in at_end if key.startswith(course.prefix)}
+        metrics = {key: value for key, value in found.items() if math.isfinite(value)} | metrics
     return Result(
         metrics, round_, outcome.server.round, len(course.found), round(seconds, 3), sum(outcome.payload),
         tested=course.tested.get(round_, {}), **course.judged.get(round_, {}), validation_errors=course.errors[round_],
     )  # fmt: skip
-
-
-def _of_part(course: _Evaluations, outcome: Outcome) -> dict[str, float]:
-    prefix = course._prefix
-    return {key.removeprefix(prefix): v for key, v in outcome.server.metrics.items() if key.startswith(prefix)}
 
 
 def failure(error: Exception) -> tuple[str, str]:

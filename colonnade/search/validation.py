@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
@@ -182,7 +182,7 @@ class _Folds:
             )
         made = FoldRecord(fold.repeat, fold.number, len(fold.held), dict(result.metrics), result.seconds)
         with self._lock:
-            self.record.setdefault("each", []).append(made.plain())
+            self.record.setdefault("each", []).append(asdict(made))
             self.folder.write(self.record)
         value = f"{self.goal.metric} {made.metrics[self.goal.metric]:.4f}"
         self._doing.step()
@@ -206,7 +206,7 @@ class _Folds:
         found = Validation(self.folder.path, self.goal.metric, records)
         self.record |= {
             **splits, "metric": found.metric, "mean": found.mean, "deviation": found.deviation,
-            "each": [record.plain() for record in records],
+            "each": [asdict(record) for record in records],
         }  # fmt: skip
         self.folder.write(self.record)
         write_text(found.page, cv_page(self.held.config, self.goal.metric, records, splits))

@@ -68,7 +68,7 @@ class Apart:
         """
         if self._process is None or self._process.poll() is not None:
             self._process = self._start()
-        self._say(task.plain())
+        self._say(asdict(task))
         while True:
             heard = self._hear()
             if "evaluation" in heard:
