@@ -119,6 +119,7 @@ TestSecureBoost = conformance(
         fresh=("BinCounts", "Nonces"),
         free=("columns", "degree", "rows", "vectors", "bins", "records", "bytes", "cells"),
         sets=("federation.rows.train=600",),
+        parties=3,
     ),
     gradients="clear",
     depth=2,
