@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.privacy import AnyPrivacyConfig, releases_of
+from colonnade.common.config.privacy import PARTS, AnyPrivacyConfig, releases_of
 from colonnade.common.data.rows import Batches, Partition, generator, partition
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.privacy.accounting.plan import PrivacyPlan, Span
@@ -40,6 +40,7 @@ class Schedule:
         rounds: number of rounds, counted from 1: as configured, or as the privacy budget allows.
         partition: row numbers of the training, validation and test parts.
         privacy: the resulting privacy accounting; None without privacy.
+        training_cost: cost of a release of a training row, steps included, in parts of a release.
 
     Raises ConfigError if the privacy budget allows no round.
     """
@@ -59,6 +60,7 @@ class Schedule:
         self._names, self._seed, self._steps = federation.names, federation.seed, federation.protocol.local_steps_taken
         self._share = max(1, round(federation.participation * len(self._names)))
         self.privacy: PrivacyPlan | None = None
+        self.training_cost = PARTS
         if federation.privacy is not None:
             self.privacy = self._planned(federation, federation.privacy, rows)
             self.rounds = self.privacy.rounds
@@ -161,19 +163,18 @@ class Schedule:
         """The count that the privacy accounting uses, as a function of the number of rounds."""
         evaluated = privacy.evaluate == "released"
         if privacy.adjacency == "row":
-            each = privacy.training_cost(self._steps)
-            return partial(self._releases_of_a_row, each=each, evaluated=evaluated)
+            self.training_cost = privacy.training_cost(self._steps)
+            return partial(self._releases_of_a_row, evaluated=evaluated)
         return self._releases if evaluated else self._participations
 
-    def _releases_of_a_row(self, rounds: int, *, each: int, evaluated: bool) -> int:
+    def _releases_of_a_row(self, rounds: int, *, evaluated: bool) -> int:
         """Maximum number of releases of one row in a run of `rounds` rounds, equal for all rows of a part.
 
         Args:
-            each: cost of a release of a training row, steps included, in parts of a release.
             evaluated: True if evaluations are releases.
         """
         epochs, validations = -(-rounds // self._batches.per_epoch), -(-rounds // self._every)
-        training = releases_of(epochs * each)
+        training = releases_of(epochs * self.training_cost)
         if not evaluated:
             return training
         validation, test = (int(len(getattr(self.partition, part)) > 0) for part in _EVALUATED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
@@ -16,6 +15,7 @@ from colonnade.common.alignment.messages import alignment_kinds, all_limits
 from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation import parcels as said
 from colonnade.common.conversation.compression import Compressor
 from colonnade.common.conversation.conversation import Cohort, Link
@@ -46,6 +46,7 @@ from colonnade.common.run.run_folder import RunFolder
 from colonnade.server.member.admission import Admission, claimed
 from colonnade.server.member.party import Intake, Member, Versions, first_hello, screened
 from colonnade.server.member.saving import common_round
+from colonnade.server.member.spending import Spending
 from colonnade.server.member.traffic import Totals
 from colonnade.server.training.watch import GrowthWatch
 
@@ -94,7 +95,7 @@ class Hub:
         self.members: dict[str, Member] = {}
         self.totals = Totals(federation.names)
         self.versions = Versions(telemetry)
-        self.releases: dict[str, float] = {}  # by party, the largest number reported
+        self.spending = Spending()
         self.session, self.round, self.aligned, self.backed_off = 0, 0, "", 0  # the last two are sent in Begin
         self.watch: GrowthWatch | None = None
 
@@ -286,6 +287,7 @@ class Hub:
     def _hear(self, party: str, member: Member, parcel: said.Parcel) -> None:
         member.count(parcel, self.round)
         before = member.state
+        self.spending.receive(party, parcel)
         match parcel:
             case said.Failure(reason=TrainingDiverged.telling) if self.watch and party in self._links:
                 if before not in ENDED:  # it waits for Rewind, or the end
@@ -307,7 +309,8 @@ class Hub:
                 self._fail(party, PartyFailed(party, reason, hint=hint))
                 self._told_away(party)
             case said.Spent(releases=releases):
-                self._spent(party, member, releases)
+                if wrong := self.spending.state(party, releases):
+                    self._expel(party, member, wrong)
             case said.Preparing():
                 member.prepares = True
                 self._prepare(party, member)
@@ -326,11 +329,11 @@ class Hub:
             if self._mailbox.prepare(party):
                 self._telemetry.event("preparing", party=party)
 
-    def _spent(self, party: str, member: Member, releases: float) -> None:
-        if 0 <= releases < math.inf:
-            self.releases[party] = max(self.releases.get(party, 0), releases)
-        else:
-            self._expel(party, member, "it sent Spent out of turn")
+    def confirm(self, schedule: Schedule) -> None:
+        """All members have the same rows: parties that have stated more than the plan allows before are cut off."""
+        for party, wrong in self.spending.confirm(schedule).items():
+            if (member := self.members.get(party)) is not None:
+                self._expel(party, member, wrong)
 
     def _hear_again(self, party: str, member: Member, hello: said.Hello) -> None:
         try:

@@ -90,6 +90,7 @@ class ServerSessions:
                 if self.rows is not None:
                     hub.aligned = await self.rows.align(cohort, ctx.session)
                 ctx.confirm()
+                hub.confirm(ctx.schedule)
                 ctx.look_at_classes()
                 self._ready(cohort, round)
                 if not resumed:

@@ -112,7 +112,7 @@ class ServerRun(ServerMember):
         found = summarise(
             ctx, hub.totals, status, failed,
             seconds=round(time.time() - self.launched, 3), saved=sessions.saving.best,
-            releases=hub.releases, versions=hub.versions.others,
+            releases=hub.spending.counts, versions=hub.versions.others,
         )  # fmt: skip
         found["seconds_to_first_round"] = None if first is None else round(first - self.launched, 3)
         tracking.finish(cast(Status, status), ctx.round, found, partial(server_model, ctx.state))
@@ -180,9 +180,9 @@ class ServerMetrics:
         here = set(hub.members)
         yield metric.connected({party: party in here for party in ctx.federation.names})
         yield metric.queues(hub.queues())
-        yield from metric.privacy(ctx.schedule.privacy, dict(hub.releases))
+        yield from metric.privacy(ctx.schedule.privacy, hub.spending.counts)
         if (plan := ctx.schedule.privacy) is not None:
-            counts = {name: hub.releases.get(name) for name in ctx.federation.names}
+            counts = {name: hub.spending.counts.get(name) for name in ctx.federation.names}
             yield from metric.person(person(ctx, plan, counts)["epsilon"])
         yield metric.checkpoint(self._sessions.saving.committed)
         yield from self._heard()

@@ -102,7 +102,12 @@ ENDS: dict[str, tuple[Lie, type[Exception], str]] = {
         r"party2 diverged by round 1: its Embedding.h is 4.8e\+38 times as large as any other party's; then server",
     ),
     "a number of releases that is none": (
-        at(Embedding, 2, lambda sent: [Spent(math.nan), sent]), RefusedError, "'party2' was cut off: it sent Spent out",
+        at(Embedding, 2, lambda sent: [Spent(math.nan), sent]), RefusedError,
+        "'party2' was cut off: it stated nan releases",
+    ),
+    "releases beyond any run": (
+        at(Embedding, 2, lambda sent: [Spent(1.7e308), sent]), RefusedError,
+        r"'party2' was cut off: it stated 1.7e\+308 releases",
     ),
     # rounds and numbers
     "the round before": (
@@ -204,6 +209,18 @@ def test_the_run_ends_and_the_liar_is_named_alone(tmp_path: Path, lie: Lie, erro
     assert scene.seconds <= 2 * SLOW + 5 and {**sound().losses, **scene.losses}.keys() == sound().losses.keys()
 
 
+@pytest.mark.parametrize(("stated", "said"), [
+    (1.0, "it stated 1 releases, and 2 have come from it"), (17.0, "it stated 17 releases, and the privacy budget al"),
+])  # fmt: skip
+def test_releases_that_disagree_with_what_came_or_with_the_budget_end_the_run(
+    tmp_path: Path, stated: float, said: str
+) -> None:
+    budget = "federation.privacy={clip: 1, noise_multiplier: 30, epsilon: 0.8}"  # of 16 releases
+    scene = lied(tmp_path, at(Embedding, 3, lambda sent: [Spent(stated), sent]), budget)
+    with pytest.raises(RefusedError, match=said):
+        raise scene.error or AssertionError("the run went on")
+
+
 GOES_ON: dict[str, tuple[Lie, str]] = {
     "the same round twice": (at(Embedding, 2, lambda sent: [sent, replace(sent, h=sent.h * 9)]), "late"),
     "an empty frame": (at(Embedding, 2, lambda sent: [lambda _now: b"", sent]), ""),
@@ -215,7 +232,7 @@ GOES_ON: dict[str, tuple[Lie, str]] = {
     "checkpoints that it never had": (at(Hello, 1, lambda hello: [replace(hello, held=(5, 1000))]), ""),
     "no farewell": (at(Farewell, 1, lambda _farewell: []), ""),
     "a message after its farewell": (at(Farewell, 1, lambda farewell: [farewell, ones(4)]), ""),
-    "releases beyond any budget": (at(Embedding, 2, lambda sent: [Spent(1e308), Spent(1), sent]), ""),
+    "releases, where none are counted": (at(Embedding, 2, lambda sent: [Spent(1e8), Spent(1), sent]), ""),
 }
 
 
