@@ -95,6 +95,8 @@ async def _predict(ctx: ClientContext, server: Link, ask: Ask) -> None:
 
 def refuse_unknown(ask: Ask, there: int) -> None:
     rows = ask.rows
+    if not len(rows):
+        raise ContractError(SERVER, "Ask", "rows", "one row or more", "none")
     if bool(((rows < 0) | (rows >= there)).any()):
         wrong = next(int(row) for row in rows if not 0 <= row < there)
         raise ContractError(SERVER, "Ask", "rows", f"positions of 0 to {there - 1}", str(wrong))

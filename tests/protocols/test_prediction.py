@@ -173,6 +173,8 @@ def test_a_party_refuses_rows_that_there_are_not() -> None:
         ask(cfg, outcome, torch.tensor([1797]))
     with pytest.raises(ContractError, match="-1"):
         refuse_unknown(Ask(1, False, torch.tensor([3, -1])), 10)
+    with pytest.raises(ContractError, match=r"server sent Ask.rows: expected one row or more, got none"):
+        refuse_unknown(Ask(1, False, torch.tensor([], dtype=torch.int64)), 10)
 
 
 def test_a_party_refuses_the_same_row_twice() -> None:
