@@ -81,6 +81,13 @@ class Described(Protocol):
     categories: tuple[str, ...]
 
 
+@runtime_checkable
+class Doubted(Protocol):
+    """A table whose opening has found something that its owner should look at."""
+
+    doubts: tuple[Doubt, ...]
+
+
 class Marked:
     """A table in which cells with a mark for a missing value are null, in every column.
 
@@ -100,6 +107,7 @@ class Marked:
         self.index: tuple[str, ...] = described.index if described else ()
         self.unwritten: tuple[str, ...] = described.unwritten if described else ()
         self.categories: tuple[str, ...] = described.categories if described else ()
+        self.doubts: tuple[Doubt, ...] = table.doubts if isinstance(table, Doubted) else ()
 
     @property
     def header(self) -> tuple[str, ...]:

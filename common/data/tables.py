@@ -32,6 +32,7 @@ from colonnade.common.data.split import part_of
 from colonnade.common.data.table import (
     Beside,
     Described,
+    Doubted,
     Marked,
     Table,
     TableColumns,
@@ -144,7 +145,7 @@ def read_features(
     if contents or found is None:
         found = _with_contents(config, table, contents, found, base, beside)
     left = _not_trained(config, table, every) if trained else _left_out(config, table)
-    found = replace(found, doubts=(*left, *found.doubts), place=table.place)
+    found = replace(found, doubts=(*_of_opening(table), *left, *found.doubts), place=table.place)
     return _one_row_a_key(config, beside, config.types).features(found) if repeats else found
 
 
@@ -326,7 +327,7 @@ def _classes(config: sections.TableLabelsConfig, table: Table, label: str) -> La
     _refuse_none(table, int(known.count_nonzero()))
     rows, doubtful = _labelled(config, beside, keys, known)
     values, classes = classify_coded(_of(codes, rows), found.words, f"{table}, column {label!r}")
-    doubtful = (*_of_classes(config, table, label, found), *found.doubts, *doubtful)
+    doubtful = (*_of_opening(table), *_of_classes(config, table, label, found), *found.doubts, *doubtful)
     labels = LabelColumn(values, classes, 0, _those(keys, rows), weights=_weights(config, beside, known, rows))
     return _counted(labels, known, doubtful)
 
@@ -362,7 +363,7 @@ def _numbers(config: sections.TableLabelsConfig, table: Table, names: tuple[str,
     weights = _weights(config, beside, known, rows)
     labels = LabelColumn(_of(found.values, rows), (), 0, _those(found.ids, rows), weights=weights)
     doubts = (doubt_of_numbers(doubt) if doubt.column in names else doubt for doubt in found.doubts)
-    return _counted(labels, known, (*doubts, *doubtful))
+    return _counted(labels, known, (*_of_opening(table), *doubts, *doubtful))
 
 
 def _counted(labels: LabelColumn, known: Tensor, doubts: tuple[Doubt, ...]) -> LabelColumn:
@@ -382,6 +383,10 @@ def _labelled(
         return None if bool(known.all()) else known.nonzero().squeeze(1), ()
     assert isinstance(keys, KeyColumn)  # the configuration was checked
     return _one_row_a_key(config, table, {}).rows(keys, known)
+
+
+def _of_opening(table: Table) -> tuple[Doubt, ...]:
+    return table.doubts if isinstance(table, Doubted) else ()
 
 
 def _index(table: Table) -> tuple[str, ...]:

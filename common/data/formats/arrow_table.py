@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
@@ -26,6 +27,7 @@ import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from colonnade.common.data.columns import cells
+from colonnade.common.data.columns.features import Doubt
 from colonnade.common.data.known_sets.catalogue import refuse_unusable
 from colonnade.common.data.table import BATCH, refuse_twice
 from colonnade.common.errors import DataError, nearest
@@ -55,7 +57,9 @@ class ArrowTable:
         return self._name
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        yield from self._table.select(list(columns)).to_batches(max_chunksize=BATCH)
+        found = self._table.select(list(columns))
+        refuse_extensions(self._name, found.schema)
+        yield from found.to_batches(max_chunksize=BATCH)
 
     def place(self, row: int) -> str:
         return f"{self._name}, row {row + 1}"
@@ -87,14 +91,16 @@ def read_arrow(content: Any, name: str) -> pa.Table:
         said = " ".join(" ".join(str(part) for part in failed.args).split()) or type(failed).__name__
         raise DataError(
             f"{name}{_at_fault(content)} cannot be read: {said}",
-            hint="give every column values of one type and a name of its own, also beside the index",
+            hint="give every column values of one type that Arrow has (whole numbers of 64 bits, floats, words), "
+            "and a name of its own, also beside the index",
         ) from failed
 
 
 def _at_fault(content: Any) -> str:
     for column in getattr(content, "columns", ()):
         try:
-            pa.array(content[column])
+            found = content[column]
+            pa.chunked_array(found) if hasattr(found, "__arrow_c_stream__") else pa.array(found)
         except Exception:  # noqa: BLE001  # likewise
             return f", column {column!r},"
     return ""
@@ -148,7 +154,34 @@ def _entries(schema: pa.Schema, key: str) -> list[Any]:
     return entries if isinstance(entries, list) else []
 
 
+_EXTENSION, _READABLE = b"ARROW:extension:name", ("arrow.uuid", "arrow.bool8")
+_INSTEAD = {
+    "pandas.period": "write days in its place, as `frame['{0}'].dt.to_timestamp()`, and declare them a `date`",
+    "arrow.json": "write its text in its place, as DuckDB's `{0} ->> '$'` gives it",
+}
+
+
+def refuse_extensions(where: str, fields: Iterable[pa.Field]) -> None:
+    """Refuses columns whose stored numbers or texts are no values of their own: periods, JSON, what others define."""
+    for field in fields:
+        is_one = isinstance(field.type, pa.BaseExtensionType)
+        name = field.type.extension_name if is_one else (field.metadata or {}).get(_EXTENSION, b"").decode()
+        if name and name not in _READABLE:
+            hint = _INSTEAD.get(name, "convert it to numbers, words or dates").format(field.name)
+            raise DataError(
+                f"{where}: the column {field.name!r} is of the extension type {name}, which is not read",
+                hint=f"{hint}; or leave it out with `drop`",
+            )
+
+
 Format = Literal["parquet", "arrow"]
+_SUFFIXES = {"parquet": (".parquet", ".parq", ".pq"), "arrow": (".arrow", ".feather", ".ft", ".ipc")}
+_FORMATS = {
+    "parquet": pa_dataset.ParquetFileFormat(
+        default_fragment_scan_options=pa_dataset.ParquetFragmentScanOptions(arrow_extensions_enabled=True)
+    ),
+    "arrow": "arrow",
+}
 _BUFFER = 1 << 18  # bytes that are read of a column at a time
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"
 
@@ -165,22 +198,27 @@ class _Part:
     schema: pa.Schema
     folders: Mapping[str, str | None]
 
+    @cached_property
+    def own(self) -> Mapping[str, pa.Field]:
+        """Its own columns, since a schema finds none by its name in less than the time of all."""
+        return {field.name: field for field in self.schema}
+
     def kind(self, column: str) -> pa.DataType | None:
         """Type of a column as it is read; None if the file has none."""
-        if column in self.schema.names:
-            return cells.plain_type(self.schema.field(column).type)
+        if column in self.own:
+            return cells.plain_type(self.own[column].type)
         return pa.string() if column in self.folders else None
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (*self.schema.names, *(name for name in self.folders if name not in self.schema.names))
+        return tuple(dict.fromkeys((*self.own, *self.folders)))
 
 
 class ArrowFiles:
     """Files as a table: batches are read on demand, and only the requested columns.
 
-    `index`, `unwritten` and `categories` as in `Described`. Raises DataError if a path holds nothing of the format, or
-    two columns have the same name.
+    `index`, `unwritten` and `categories` as in `Described`, `doubts` as in `Doubted`. Raises DataError if a path holds
+    nothing of the format, or two columns have the same name.
     """
 
     def __init__(self, path: Path | str, kind: Format) -> None:
@@ -192,14 +230,17 @@ class ArrowFiles:
         try:
             files, root = (None, self._address) if isinstance(path, Path) else pa_fs.FileSystem.from_uri(path)
             self._root = str(root)
-            dataset = pa_dataset.dataset(root, format=kind, filesystem=files)
+            dataset = pa_dataset.dataset(root, format=_FORMATS[kind], filesystem=files)
             self._files = [self._file(fragment) for fragment in dataset.get_fragments()]
+            left = _left_out(files or pa_fs.LocalFileSystem(), self._root, kind)
         except (pa.ArrowException, OSError) as error:
             raise self._broken(error) from error
         if not self._files:
+            others = f" but {left[0]}, whose name begins with {PurePath(left[0]).name[0]}" if left else ""
             raise DataError(
-                f"{path} is a folder without files", hint="name the folder or the file that holds the table"
+                f"{path} is a folder without files{others}", hint="name the folder or the file that holds the table"
             )
+        self.doubts = tuple(map(_left_file, left))
         for file in self._files:
             refuse_twice(self._where(file), file.schema.names)
         self.header = tuple(dict.fromkeys(name for file in self._files for name in file.names))
@@ -212,9 +253,12 @@ class ArrowFiles:
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The columns of all rows. Raises DataError if a file is broken, or files differ in these columns."""
+        for file in self._files:
+            found = (file.own[name] for name in columns if name in file.own)
+            refuse_extensions(self._where(file), found)
         schema = pa.schema([(name, self._type(name)) for name in columns])
         for file in self._files:
-            own = [name for name in dict.fromkeys(columns) if name in file.schema.names]
+            own = [name for name in dict.fromkeys(columns) if name in file.own]
             try:
                 for batch in self._read(file, own):
                     self._refuse_other_folders(file, batch)
@@ -228,7 +272,7 @@ class ArrowFiles:
         nor a row group.
         """
         if self._kind == "parquet" and columns:
-            with file.fragment.open() as opened, pq.ParquetFile(opened, buffer_size=_BUFFER, pre_buffer=False) as found:
+            with file.fragment.open() as opened, _parquet(opened) as found:
                 yield from found.iter_batches(BATCH, columns=list(columns), use_threads=False)
             return
         yield from file.fragment.to_batches(
@@ -277,7 +321,7 @@ class ArrowFiles:
         return found[1]
 
     def _column(self, file: _Part, field: pa.Field, batch: pa.RecordBatch) -> pa.Array:
-        if field.name not in file.schema.names:
+        if field.name not in file.own:
             return pa.repeat(pa.scalar(file.folders[field.name], pa.string()), batch.num_rows)
         column = cells.decoded(batch.column(field.name))
         dated = pa.types.is_timestamp(field.type) and getattr(column.type, "unit", "") != "ns"
@@ -302,6 +346,29 @@ class ArrowFiles:
         hint = f"write the table again as {kind}, or name the `source` that it is"
         said = str(error).replace(self._address, self._name)
         return DataError(f"{self._name} cannot be read: {said.splitlines()[0]}", hint=hint)
+
+
+def _parquet(opened: Any) -> pq.ParquetFile:
+    return pq.ParquetFile(opened, buffer_size=_BUFFER, pre_buffer=False, arrow_extensions_enabled=True)
+
+
+def _left_out(files: pa_fs.FileSystem, root: str, kind: Format) -> list[str]:
+    """Files of the format that Arrow leaves out of a folder, relative to it: those below a name with _ or . before it.
+
+    A lakehouse's log and what macOS writes beside a file are no rows.
+    """
+    if files.get_file_info(root).type != pa_fs.FileType.Directory:
+        return []
+    found = files.get_file_info(pa_fs.FileSelector(root, recursive=True))
+    below = [PurePath(one.path).relative_to(root) for one in found if one.is_file]
+    hidden = [path for path in below if any(part[0] in "_." for part in path.parts)]
+    rows = [path for path in hidden if path.suffix.lower() in _SUFFIXES[kind] and not path.name.startswith("._")]
+    return sorted(path.as_posix() for path in rows if path.parts[0] != "_delta_log")
+
+
+def _left_file(name: str) -> Doubt:
+    what = "is a file of the table's folder, and is left out, since its name or its folder's begins with _ or ."
+    return Doubt(name, what, "rename it if its rows belong to the table; else move it out of the folder")
 
 
 def _without_secrets(address: str) -> str:

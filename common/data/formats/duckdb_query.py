@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from colonnade.common.data.formats.arrow_table import refuse_extensions
 from colonnade.common.data.table import BATCH, refuse_twice
 from colonnade.common.errors import DataError, EnvironmentFault
 
@@ -35,18 +36,27 @@ class DuckDbQuery:
         except duckdb.Error as error:
             raise self._failed(error) from None
         self.header, self.index, self.unwritten = tuple(found.columns), (), ()
-        kinds = zip(self.header, found.types, strict=True)
-        self.categories = tuple(name for name, kind in kinds if kind.id == "enum")
+        kinds = dict(zip(self.header, found.types, strict=True))
+        self.categories = tuple(name for name, kind in kinds.items() if kind.id == "enum")
+        self._json = {name for name, kind in kinds.items() if str(kind) == "JSON"}
         refuse_twice(str(self), self.header, "give one of them another name (AS)")
 
     def __str__(self) -> str:
         return self._name
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        if found := [name for name in columns if name in self._json]:
+            name = found[0]
+            raise DataError(
+                f"{self}: the column {name!r} is JSON, whose words have quotation marks",
+                hint=f"ask for its text, as `{name} ->> '$' as {name}`, or leave it out with `drop`",
+            )
         named = ", ".join('"{}"'.format(name.replace('"', '""')) for name in columns)
         asked = f"select {named} from ({self._query})"  # noqa: S608  # the owner's own query
         try:
-            yield from self._link().sql(asked).to_arrow_reader(BATCH)
+            reader = self._link().sql(asked).to_arrow_reader(BATCH)
+            refuse_extensions(str(self), reader.schema)
+            yield from reader
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             raise self._failed(error) from None
 

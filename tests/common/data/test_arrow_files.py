@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset
@@ -24,7 +25,7 @@ from colonnade.common.config.data.columns import PartyIndex
 from colonnade.common.config.data.sources import DataConfig, LabelConfig
 from colonnade.common.data.columns import cells
 from colonnade.common.data.columns.features import Features
-from colonnade.common.data.formats.arrow_table import ArrowFiles
+from colonnade.common.data.formats.arrow_table import ArrowFiles, ArrowTable
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import DataError
 from colonnade.launcher.configuration import InMemoryTable
@@ -206,6 +207,20 @@ def test_a_partition_alone_may_be_the_only_feature(tmp_path: Path) -> None:
     assert found.values.tolist() == [[1], [1], [2]] and found.ids == ("a", "b", "c")
 
 
+@FORMATS
+@pytest.mark.parametrize("far", [False, True])
+def test_files_of_rows_that_are_left_out_are_named(tmp_path: Path, source: str, far: bool) -> None:
+    one = {"id": ["a", "b"], "x": [0, 1]}
+    write(tmp_path, source, **{"1": one, "_2": one, "_tmp/3": one, "_delta_log/4": one, "._1": one})
+    for name in ("_SUCCESS", "_metadata", f".1.{source}.crc"):
+        (tmp_path / "t" / name).touch()
+    path = f"file://{tmp_path}/t" if far else "t"
+    found = read(tmp_path, source, path=path)
+    assert [doubt.column for doubt in found.doubts] == [f"_2.{source}", f"_tmp/3.{source}"] and found.ids == ("a", "b")
+    config = {"source": source, "path": path, "key": "id", "label": "x"}
+    assert "_2" in str(load_labels(TypeAdapter(LabelConfig).validate_python(config), tmp_path).doubts[0])
+
+
 # --- the row index of pandas
 
 FRAME = pd.DataFrame({"id": ["a", "b", "c"], "x": [0.5, 1.5, 2.5]}, index=[2, 0, 1])
@@ -276,7 +291,36 @@ def test_columns_of_no_use_are_named(tmp_path: Path) -> None:
         read(tmp_path, "arrow")
     with pytest.raises(DataError, match=r"^tables\['bank'\], column 'age', cannot be read"):
         InMemoryTable("bank", FRAME.assign(age=[1, "x", 2.5])).write(tmp_path / "u")
-    assert not (tmp_path / "u").exists()
+    with pytest.raises(DataError, match=r"^tables\['bank'\], column 'age', cannot be read") as caught:
+        InMemoryTable("bank", pl.DataFrame({"x": [1], "age": pl.Series([2], dtype=pl.Int128)})).write(tmp_path / "u")
+    assert "64 bits" in caught.value.hint and not (tmp_path / "u").exists()
+
+
+STORED = {
+    "pandas.period": pd.period_range("2024-01", periods=3, freq="M"),
+    "arrow.opaque": pa.ExtensionArray.from_storage(pa.opaque(pa.int64(), "money", "bank"), pa.array([1, 2, 3])),
+    "bank.money": pa.array([1, 2, 3]),  # known by the schema's metadata alone, as periods are without pandas
+    "arrow.json": pa.ExtensionArray.from_storage(pa.json_(), pa.array(['"a"', "1", "{}"])),
+}
+
+
+@FORMATS
+@pytest.mark.parametrize("role", ["x", "id"])
+@pytest.mark.parametrize("name", STORED)
+def test_stored_numbers_and_texts_of_extension_types_are_not_taken_for_values(
+    tmp_path: Path, source: str, name: str, role: str
+) -> None:
+    column = STORED[name]
+    table = pa.table({"id": ["a", "b", "c"], "x": [1, 2, 3], role: pa.array(column)})
+    if name == "bank.money":
+        as_money = pa.field(role, pa.int64(), metadata={"ARROW:extension:name": name})
+        table = table.cast(pa.schema([as_money if field.name == role else field for field in table.schema]))
+    WRITERS[source](table, tmp_path / "t")
+    with pytest.raises(DataError, match=rf"column '{role}' is of the extension type {name}") as caught:
+        read(tmp_path, source)
+    assert caught.value.hint
+    with pytest.raises(DataError, match=name):
+        [*ArrowTable(table, "t").batches([role])]
 
 
 # --- types around the values

@@ -65,3 +65,14 @@ def test_an_address_is_named_without_secrets(tmp_path: Path) -> None:
     with pytest.raises(DataError) as wrong:
         load_features(how, PartyIndex(0, 1), tmp_path)
     assert "nowhere://host" in str(wrong.value) and "secret" not in f"{wrong.value} {wrong.value.hint}"
+
+
+def test_json_is_refused_with_the_way_to_its_text(tmp_path: Path) -> None:
+    """Keys of which some are numbers are JSON, with quotation marks around the others."""
+    (tmp_path / "t.jsonl").write_text('{"id": 17, "x": 1}\n{"id": "A18", "x": 2}\n')
+    with pytest.raises(DataError, match="the column 'id' is JSON") as wrong:
+        read(tmp_path, "select * from 't.jsonl'", key="id")
+    assert "id ->> '$' as id" in wrong.value.hint
+    found = read(tmp_path, "select id ->> '$' as id, x from 't.jsonl'", key="id")
+    assert found.ids == ("17", "A18")
+    assert read(tmp_path, "select * from 't.jsonl'", drop=["id"]).names == ("x",)
