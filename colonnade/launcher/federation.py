@@ -14,7 +14,7 @@ from typing import Any
 
 from colonnade.common.config.members import Config, LaunchConfig
 from colonnade.common.config.remedy import command
-from colonnade.common.errors import MemberFailed
+from colonnade.common.errors import MemberFailed, PeerError
 from colonnade.common.observability.telemetry import Listener, advances
 from colonnade.common.parsing.dump import config_files, config_tree, files_beside, member_text
 from colonnade.common.run.event_loop import interrupts_raised
@@ -192,7 +192,8 @@ class Launch:
             self._restart(processes)
         patience = _LINGER
         if any(processes.codes.values()):
-            patience = _NOTICE if self._begun else HASTE
+            told = PeerError.exit_code in processes.codes.values()  # the one at fault ends by itself, and says why
+            patience = _NOTICE if self._begun or told else HASTE
         self._linger(processes, patience)
 
     def _over(self, processes: Processes) -> bool:

@@ -257,11 +257,6 @@ class Simulation:
     def begun(self, cohort: Cohort, round: int) -> None:
         """Called in every session before its first round."""
         ctx = self.server.ctx
-        if round > ctx.schedule.rounds:
-            raise ConfigError(
-                f"{round} rounds are done, and the configuration ends after {ctx.schedule.rounds}",
-                hint="resume it with more federation.epochs or federation.rounds",
-            )
         if self.outcome is None:
             self.start, self._saved = (round, self.start[1]), round
             self.outcome = Outcome(ctx, self.server.hub.totals, events=self._events, messages=self._messages)

@@ -26,7 +26,7 @@ def write_scores(path: Path, ctx: ServerContext) -> None:
     if not ctx.scores:
         return
     text = io.StringIO()
-    lines, decision = csv.writer(text, lineterminator="\n"), ctx.best_decision or Decision()
+    lines, decision = csv.writer(text, lineterminator="\n"), ctx.rule(ctx.scored) or Decision()
     lines.writerow(HEADER)
     labels, names = ctx.labels.cpu(), (*ctx.classes, "")  # -1, of a label that is not known, names the last
     for part, scores in ctx.scores.items():

@@ -26,6 +26,7 @@ from colonnade.server.member.admission import Admission
 from colonnade.server.member.hub import Hub, SessionNumbers
 from colonnade.server.member.planned import tell_planned
 from colonnade.server.member.saving import Saving
+from colonnade.server.member.summary import model_of
 from colonnade.server.protocols import SERVE
 from colonnade.server.training.context import ServerContext
 
@@ -73,17 +74,22 @@ class ServerSessions:
 
     async def run(self) -> None:
         """Serves the protocol to its end, over as many sessions as needed."""
-        ctx, hub, protocol = self.ctx, self.hub, self.ctx.federation.protocol
+        ctx, hub, saving, protocol = self.ctx, self.hub, self.saving, self.ctx.federation.protocol
         side = self.side or SERVE[protocol.name]
         while True:
             await hub.assemble(ctx.federation.timeouts.away)
             resumed = hub.session != 0
             self._record_run()
-            held, committed = self.store.usable(self.owner), self.saving.committed
+            held, committed = self.store.usable(self.owner), saving.committed
             if self.rows is not None:
                 hub.aligned = self.rows.agreed({name: member.hello.aligned for name, member in hub.members.items()})
-            hub.backed_off = self.saving.backed_off
+            hub.backed_off = saving.backed_off
             cohort, round = hub.begin(held, committed, self._between, lambda: ctx.over)
+            if round > (planned := ctx.schedule.rounds):
+                raise ConfigError(
+                    f"{round} rounds are done, and the configuration ends after {planned}",
+                    hint="resume it with at least as many in federation.epochs or federation.rounds",
+                )
             self._restore(round, first=not resumed)
             ctx.session = Session(ctx.federation.id, self.owner.run, hub.session, ctx.federation.hashes())
             try:
@@ -92,12 +98,15 @@ class ServerSessions:
                 ctx.confirm()
                 hub.confirm(ctx.schedule)
                 ctx.look_at_classes()
+                ctx.decide_again()
                 self._ready(cohort, round)
                 if not resumed:
                     tell_planned(ctx)
                 self._tell_begun(cohort, round)
                 with naming_user_code(SERVER, ctx.own_code):
                     await side(ctx, cohort, protocol)
+                for doubt in ctx.doubts(model_of(ctx, saving.best)["round"]):
+                    ctx.warn(doubt)
                 return
             except PartyAway as gone:
                 self._away(gone.party)
@@ -188,6 +197,7 @@ class ServerSessions:
         if not hub.whole:
             return  # a party that has left or failed would be awaited in vain
         ctx.state.keep("traffic", dict[str, int]).update(hub.totals.capture())
+        ctx.complete()
         names, sound = ctx.federation.names, not ctx.watch.growing
         await saving.begin(round, ctx.state.capture(), names, hub.request_save, ctx.best.round, sound=sound)
         if round == last:

@@ -51,7 +51,8 @@ def summarise(
         releases: number of releases by party, where known.
         versions: versions of Colonnade by party, where they differ from the server's.
     """
-    federation = ctx.federation
+    federation, model = ctx.federation, model_of(ctx, saved)
+    ctx.complete()
     return {
         "schema": SUMMARY_SCHEMA,
         "status": status,
@@ -68,11 +69,11 @@ def summarise(
         "seconds": seconds,
         "metrics": dict(ctx.metrics),
         "best": ctx.best.summary(saved),
-        "model": model_of(ctx, saved),
+        "model": model,
         "stopped": ctx.stopped or None,
         "bytes": totals.summary(),
         **protection(ctx, releases),
-        **findings(ctx),
+        **findings(ctx, model["round"]),
         "missing": {name: ctx.missing.get(name, 0) for name in federation.names},
         "late": {name: totals.late.get(name, 0) for name in federation.names},
         "environment": {
@@ -104,18 +105,18 @@ def other_versions(others: Mapping[str, str]) -> dict[str, str]:
     return {"other versions": named} if named else {}
 
 
-def findings(ctx: ServerContext) -> dict[str, Any]:
-    """Results that only some runs have; null in all others."""
+def findings(ctx: ServerContext, model: int) -> dict[str, Any]:
+    """Results that only some runs have; null in all others. `model` is the round whose model predicts."""
     return {
         "label_privacy": label_privacy(ctx),
         "answer_privacy": response_noise_summary(ctx),
         "theorem": theorem(ctx),
         "targets": None if ctx.scale is None else ctx.scale.record(),
-        "details": dict(ctx.details) or None,
+        "details": ctx.findings() or None,
         "classes": None
         if ctx.balance is None
         else {**ctx.balance.summary(), "positive": ctx.positive, "names": list(ctx.classes)},
-        "decision": None if (made := ctx.best_decision) is None else made.summary(ctx.positive),
+        "decision": None if (made := ctx.rule(model)) is None else made.summary(ctx.positive),
         "warning": warning(ctx),
         "fallen": ctx.fall.reason or None,
         "pace": pace(ctx),

@@ -57,7 +57,6 @@ from colonnade.server.prediction.terms import PredictionTerms
 from colonnade.server.privacy import refuse_other_labels
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.fusion.active import columns_of, own_keys
-from colonnade.server.training.metrics.decision import Decision
 from colonnade.server.training.metrics.quality import margins
 
 Work = Callable[[Model], Awaitable[None]]  # uses the model while every party is present
@@ -229,7 +228,7 @@ class PredictionSessions:
     folder: Path
     _rows: ServerRows | None = None
     _aligned: tuple[str, ...] = ()
-    _told: Decision | None = None
+    _told: object = ""  # the decision told last; at first none was
     _silent: dict[str, float] = field(default_factory=dict)
     """Until when a party that gave no answer is left out; else the next session would wait for it too."""
     _scored: ScoredRows = field(init=False)
@@ -250,6 +249,7 @@ class PredictionSessions:
             cohort, round = hub.begin(self.held, self.held[0], hub.revocations.seen, lambda: questions.over, names)
             ctx.restore(round, self.store.load(round, self.owner))
             ctx.confirm()
+            ctx.decide_again()
             self._tell_decision()
             ctx.session = Session(federation.id, self.owner.run, hub.session, federation.hashes())
             absent = [name for name in federation.names if name not in names]
@@ -339,9 +339,13 @@ class PredictionSessions:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _tell_decision(self) -> None:
-        if (made := self.ctx.decision) is None or made == self._told:
+        if (made := self.ctx.decision) == self._told:
             return
         self._told, classes = made, self.row_index.labels.classes
+        if made is None:
+            for doubt in self.ctx.doubts(self.ctx.round):
+                self.ctx.warn(doubt)
+            return
         self.ctx.telemetry.event("decision", model=self.ctx.round, **made.summary(classes[1]))
 
     def _prepare(self, names: tuple[str, ...]) -> None:

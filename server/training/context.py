@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from colonnade.server.privacy import ResponseNoise, RowReleases
 from colonnade.server.training.classes import ClassBalance, LabelParts, WeightedCrossEntropy, balanced
 from colonnade.server.training.metrics import decision
 from colonnade.server.training.metrics.best import TWO_CLASSES, Best, Fall
-from colonnade.server.training.metrics.decision import Decision
+from colonnade.server.training.metrics.decision import Bools, Decision, Floats
 from colonnade.server.training.metrics.quality import Score, margins
 from colonnade.server.training.metrics.residuals import Residuals
 from colonnade.server.training.outside import OutsideLoss, OutsideMetrics
@@ -47,10 +47,12 @@ from colonnade.server.training.watch import GrowthWatch
 
 MEANS = "mean outputs"  # key in the state: each party's mean output, which can replace an absent party
 
-_BEST_DECISION = "best decision"
 _SCORES = "scores of rows"
-_OF_BEST = ("details", _SCORES, "absent", MEANS, _BEST_DECISION)
+_POSITIVE = "positive rows"
+_OF_BEST = ("details", _SCORES, _POSITIVE, "absent", MEANS)
 """Keys in the state that belong to the best round, which an earlier start of the run may have had."""
+
+_PREFIX = {"validation": "val"}  # of the names of a part's metrics
 
 
 @dataclass
@@ -113,6 +115,8 @@ class ServerContext:
     _evidence: Tensor | None = None
     _right: float | None = None
     _begun: float = 0.0
+    _open: dict[str, Callable[[], tuple[dict[str, float], dict[str, Any]]]] = field(default_factory=dict)
+    """Of the newest evaluation, if its further metrics are not computed: how to compute them, by prefix."""
 
     def __post_init__(self) -> None:
         self.watch, self._configured = GrowthWatch(self.telemetry), self.config
@@ -279,17 +283,49 @@ class ServerContext:
         return Fall(self.state.keep("fall", dict), self.stop_metric)
 
     @property
-    def decision(self) -> decision.Decision | None:
-        """The rule from probabilities to classes; None to take the most likely class."""
-        return decision.kept(self.state, self.config.decide)
+    def decision(self) -> Decision | None:
+        """The rule from probabilities to classes of the last round's model; None to take the most likely class."""
+        return self.rule(self.round)
 
-    @property
-    def best_decision(self) -> Decision | None:
-        """The decision rule of the best round, or of the last if no best round is tracked."""
-        if not self.best.round or _BEST_DECISION not in self.state:
-            return self.decision
-        record = self.state.keep(_BEST_DECISION, dict[str, Any])
-        return decision.read(record) if record else None
+    def rule(self, round: int) -> Decision | None:
+        """The rule that the configuration gives to the model of a round, the last or the best one.
+
+        It is the one that was chosen when the last round was evaluated; else, if the configuration has changed since,
+        or for the best round, the one that follows from the scores of that round. None if there is neither.
+        """
+        decide, calibrate = self.config.decide, self.config.calibrate
+        if decide is None and calibrate == "none":
+            return None
+        state = self.state if round == self.round else State()
+        if (made := decision.kept(state, decide, calibrate)) is not None:
+            return made
+        if round != self.scored or "validation" not in self._positive:
+            return None
+        return decision.choose(decide, calibrate, *self._judged("validation"), round)
+
+    def doubts(self, round: int) -> Iterator[str]:
+        """What a model that predicts lacks, although it was asked for: the last round's or the best one's."""
+        key = "decide" if self.config.decide is not None else "calibrate"
+        if (key == "decide" or self.config.calibrate != "none") and self.rule(round) is None:
+            yield (
+                f"server.{key} does not apply to the model of round {round}, which has left no scores of validation "
+                "rows to choose by: the likelier class is taken, and probabilities are the model's own"
+            )
+        if round == self.schedule.rounds == self.scored and self.schedule.evaluations(round) and not self.details:
+            yield (
+                f"round {round} was not evaluated as the last one, which it was not when it was trained: its metrics "
+                "are as far as known; resume the run with more federation.epochs or federation.rounds"
+            )
+
+    def decide_again(self) -> None:
+        """Follows settings that have changed since the restored round: the rule, and what was measured by the old."""
+        if not decision.keep(self.state, made := self.decision):
+            return
+        self._drop_metrics(*(f"{part}_{what}" for part in ("val", "test") for what in ("decided", "calibrated")))
+        if made is not None and self.scored == self.round:
+            for part in self._positive:
+                found = decision.measures(made, *self._judged(part))
+                self.metrics.update({f"{_PREFIX.get(part, part)}_{name}": value for name, value in found.items()})
 
     @property
     def details(self) -> dict[str, Any]:
@@ -303,6 +339,26 @@ class ServerContext:
         Training rows are included only where the server can compute them alone; empty with more classes.
         """
         return self.state.keep(_SCORES, dict[str, Tensor])
+
+    @property
+    def scored(self) -> int:
+        """The round whose model the details and the scores are of."""
+        return self.best.round or self.round
+
+    @property
+    def _positive(self) -> dict[str, Tensor]:
+        """True for the evaluated rows of the second of two classes, bool, by part; by these a rule can be chosen."""
+        return self.state.keep(_POSITIVE, dict[str, Tensor])
+
+    def _judged(self, part: str) -> tuple[Floats, Bools]:
+        return self.scores[part].numpy(), self._positive[part].numpy()
+
+    def findings(self) -> dict[str, Any]:
+        """The details, with those of the decision by part."""
+        if (made := self.rule(self.scored)) is None:
+            return dict(self.details)
+        decided = {part: decision.details(made, *self._judged(part)) for part in self._positive}
+        return {part: found | {"decision": decided.get(part)} for part, found in self.details.items()}
 
     @property
     def stopped(self) -> str:
@@ -326,6 +382,7 @@ class ServerContext:
         """Restores the state after a round (0: the beginning) and restarts its clock; rollbacks lower the rates."""
         self.config, self.backed_off = with_lower_rates(self._configured, backed_off), backed_off
         self.state, self.round = State(snapshot), round
+        self._open.clear()
         for name in _OF_BEST:
             if snapshot is not None and name in snapshot.values:
                 self.state.keep(name, dict[str, Any])
@@ -392,7 +449,7 @@ class ServerContext:
 
     def _forget_findings(self) -> None:
         """Drops what an earlier start of the run found of its last model: this one's is a later one."""
-        for found in (self.details, self.scores, self.absent):
+        for found in (self.details, self.scores, self._positive, self.absent):
             found.clear()
         self._drop_metrics("val", "test")
 
@@ -423,7 +480,7 @@ class ServerContext:
         """Records an evaluation of a part, with the metrics in `more`. A run's last evaluation has further metrics."""
         if part == "validation":
             self._decide(round, score)
-        metrics, prefix = self._measured(score) | more, "val" if part == "validation" else part
+        metrics, prefix = self._measured(score) | more, _PREFIX.get(part, part)
         judged: dict[str, Any] = {}
         if self.thorough:
             found, details = score.closer()
@@ -436,23 +493,27 @@ class ServerContext:
         self.metrics.update(named)
         self.telemetry.event("evaluation", round=round, part=part, **named, **judged)
         self._judge(round, part, metrics)
-        last, kept = round == self.schedule.rounds or self.best.stop, self.keeps(round)
-        if last or kept:
-            found, details = score.closer()
-            if last:
-                self.metrics.update({f"{prefix}_{name}": value for name, value in found.items()})
-            if details and kept:
-                self.details[part] = details | self._decided(score)
-            if kept and isinstance(score, Score):
+        self._open[prefix] = closer = cache(score.closer)
+        if round == self.schedule.rounds or self.best.stop:
+            self.complete()
+        if self.keeps(round):
+            if details := closer()[1]:
+                self.details[part] = details
+            if isinstance(score, Score) and self.positive is not None:
                 self.keep_scores(part, score.logits)
+                self._positive[part] = torch.from_numpy(score.margins()[1])
         if part == "validation":
-            if self.best.round in (0, round):
-                self._keep_decision()
             error = score.errors().get(self.stop_metric, 0.0)
             if self.fall.enter(round, metrics.get(self.stop_metric, math.nan), error):
                 self.warn(self.fall.reason)
             if self.stopped:
                 self.telemetry.event("stopped", round=round, reason=self.stopped)
+
+    def complete(self) -> None:
+        """Adds the further metrics of the newest evaluation, after which the run may end, or be resumed to its end."""
+        for prefix, closer in self._open.items():
+            self.metrics.update({f"{prefix}_{name}": value for name, value in closer()[0].items()})
+        self._open.clear()
 
     def keeps(self, round: int) -> bool:
         """True if an evaluated round's results are kept because its model may be the run's."""
@@ -482,17 +543,6 @@ class ServerContext:
         if isinstance(score, Score) and (decide is not None or calibrate != "none"):
             made = decision.choose(decide, calibrate, *score.margins(), round)
         decision.keep(self.state, made)
-
-    def _keep_decision(self) -> None:
-        if (made := self.decision) is not None or _BEST_DECISION in self.state:
-            record = self.state.keep(_BEST_DECISION, dict[str, Any])
-            record.clear()
-            record.update({} if made is None else made.record())
-
-    def _decided(self, score: Score | Residuals) -> dict[str, Any]:
-        if (made := self.decision) is None or not isinstance(score, Score):
-            return {}
-        return {"decision": decision.details(made, *score.margins())}
 
 
 def round_off(seconds: float) -> float:

@@ -11,10 +11,12 @@ from sklearn.metrics import f1_score
 
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.errors import DataError
+from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.parsing.file import parse
 from colonnade.common.run.state import State
 from colonnade.server.member.planned import planned
+from colonnade.server.member.summary import summarise
+from colonnade.server.member.traffic import Totals
 from colonnade.server.prediction.exchange import Outputs, Questions
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.row_index import RowIndex
@@ -39,7 +41,8 @@ def config(server: dict[str, Any], name: str = "split", **federation: Any) -> Co
 
 
 def kept(outcome: Outcome, round: int) -> decision.Decision | None:
-    return decision.kept(State(outcome.saved[round][SERVER]), None)
+    record = State(outcome.saved[round][SERVER]).keep("decision", dict[str, Any])
+    return decision.read(record) if record else None
 
 
 @pytest.mark.parametrize("name", ["split", "vimadmm", "fdml", "vfedmh", "local", "centralized"])
@@ -49,7 +52,7 @@ def test_every_protocol_decides_by_its_joint_model(name: str) -> None:
     found = federate(config({"decide": "f1", **more}, name, parties=4, rounds=1)).server
     assert found.decision is not None and found.decision.rows == 200
     assert found.metrics["test_decided_accuracy"] > 0.5
-    (true, false), (missed, hits) = found.details["test"]["decision"]["confusion"]
+    (true, false), (missed, hits) = found.findings()["test"]["decision"]["confusion"]
     assert true + false + missed + hits == 100 and found.metrics["test_decided_accuracy"] == (true + hits) / 100
 
 
@@ -63,6 +66,36 @@ def test_a_checkpoint_holds_the_decision_of_its_own_round_and_a_resumed_run_make
     assert same(resumed.saved[ROUNDS][SERVER], whole.saved[ROUNDS][SERVER])
     without = federate(config({}), save=True, start=(2, whole.saved[2]))  # the key was removed meanwhile
     assert without.server.decision is None and kept(without, ROUNDS) is None
+
+
+@pytest.mark.parametrize("rounds", [ROUNDS, ROUNDS + 2], ids=["no round left", "worse rounds follow"])
+def test_a_rule_asked_for_later_is_chosen_for_the_model_that_predicts(rounds: int) -> None:
+    stop, slow = {"stop": {"metric": "loss", "patience": 90}}, {"optimiser": {"name": "sgd", "lr": 0.01}}
+    plain = federate(config(slow, **stop), save=True)
+    asked = config({**ISOTONIC, "optimiser": {"name": "sgd", "lr": 9e4}}, **stop, rounds=rounds)
+    later = federate(asked, save=True, start=(ROUNDS, plain.saved[ROUNDS]))
+    run, best = later.server, later.server.best.round
+    assert (
+        0 < best <= ROUNDS
+        and run.rule(best) == federate(config({**ISOTONIC, **slow}, **stop, rounds=best)).server.decision
+    )
+    assert ("test_decided_cost" in run.metrics) == (rounds > ROUNDS or best == ROUNDS)
+    whole = summarise(run, Totals(()), "completed", None, seconds=0, saved=best, releases={})
+    made = run.rule(best)
+    assert made is not None and whole["decision"] == made.summary(run.positive)
+    assert whole["details"]["test"]["decision"]["probabilities"] and not list(run.doubts(best))
+    run.restore(best, plain.saved[best][SERVER])  # as `predict` does
+    assert run.decision == made
+
+
+def test_a_rule_that_cannot_be_chosen_is_said() -> None:
+    plain = federate(config({}, stop=None), save=True)
+    short = federate(config({"decide": 0.3, "calibrate": "platt"}, stop=None, rounds=3), start=(3, plain.saved[3]))
+    said = [event["reason"] for event in short.of_kind("warning")]
+    assert any("server.decide does not apply to the model of round 3" in reason for reason in said)
+    assert any("round 3 was not evaluated as the last one" in reason for reason in said)
+    with pytest.raises(ConfigError, match="3 rounds are done, and the configuration ends after 2"):
+        federate(config({}, rounds=2), start=(3, plain.saved[3]))
 
 
 def test_no_test_row_takes_part_in_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,9 +149,9 @@ def test_the_threshold_is_the_best_of_the_validation_rows() -> None:
     """Independent of the curve's code: by scikit-learn, at every threshold that the curve shows."""
     ctx = federate(config({"decide": "f1"})).server
     assert ctx.decision is not None
-    curve = ctx.details["validation"]["decision"]["curve"]
+    curve = ctx.findings()["validation"]["decision"]["curve"]
     assert ctx.metrics["val_decided_f1"] >= max(point["f1"] for point in curve) - 1e-12
-    (true, false), (missed, hits) = ctx.details["validation"]["decision"]["confusion"]
+    (true, false), (missed, hits) = ctx.findings()["validation"]["decision"]["confusion"]
     rows = [(0, 0)] * true + [(0, 1)] * false + [(1, 0)] * missed + [(1, 1)] * hits
     assert ctx.metrics["val_decided_f1"] == pytest.approx(f1_score(*zip(*rows, strict=True)))
 

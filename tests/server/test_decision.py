@@ -122,18 +122,20 @@ def test_a_record_keeps_a_decision() -> None:
                 assert (made.threshold, made.by) == (0.25, "at")
 
 
-def test_a_decision_is_kept_with_the_state_and_a_given_threshold_replaces_it() -> None:
-    state = State()
-    assert decision.kept(state, None) is None
-    assert decision.kept(state, DecideConfig(at=0.25)) == Decision(0.25, "at")
-    made = choose(DecideConfig(by="f1"), "platt", np.array([0.5, 1.0, -1.0]), np.array([False, True, False]), 3)
-    assert made is not None
-    decision.keep(state, made)
+def test_a_decision_is_kept_with_the_state_and_holds_where_the_settings_ask_for_it() -> None:
+    state, f1 = State(), DecideConfig(by="f1")
+    assert decision.kept(state, f1, "none") is None
+    assert decision.kept(state, DecideConfig(at=0.25), "none") == Decision(0.25, "at")
+    made = choose(f1, "platt", np.array([0.5, 1.0, -1.0]), np.array([False, True, False]), 3)
+    assert made is not None and decision.keep(state, made) and not decision.keep(state, made)
     again = State(state.capture())
-    assert decision.kept(again, None) == decision.kept(again, DecideConfig(by="youden")) == made
-    assert decision.kept(again, DecideConfig(at=0.25)) == replace(made, threshold=0.25, by="at")
+    assert decision.kept(again, f1, "platt") == made
+    assert decision.kept(again, DecideConfig(at=0.25), "platt") == replace(made, threshold=0.25, by="at")
+    cost = DecideConfig(by="cost", false_positive=1, false_negative=2)
+    for decide, calibrate in ((cost, "platt"), (f1, "none"), (f1, "isotonic"), (DecideConfig(at=0.25), "none")):
+        assert decision.kept(again, decide, calibrate) is None  # type: ignore[arg-type]
     decision.keep(again, None)
-    assert decision.kept(again, None) is None
+    assert decision.kept(again, f1, "platt") is None
 
 
 @pytest.mark.parametrize(

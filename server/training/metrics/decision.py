@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 _KEPT = "decision"  # key in the state
+_GIVEN = ("at", "")  # values of `by` whose threshold is not chosen on rows
 
 EVEN = 0.5  # default threshold: takes the more likely class
 
@@ -57,6 +58,10 @@ class Decision:
     def positive(self, probabilities: Floats) -> Bools:
         return probabilities >= self.threshold
 
+    @property
+    def calibrated(self) -> str | None:
+        return None if self.calibration is None else str(self.calibration.record()["name"])
+
     def record(self) -> dict[str, Any]:
         """JSON values, for `read`; stored in the state."""
         return {
@@ -69,8 +74,7 @@ class Decision:
         }
 
     def summary(self, positive: str | None) -> dict[str, Any]:
-        named = None if self.calibration is None else self.calibration.record()["name"]
-        return {"class": positive, **self.record(), "calibration": named}
+        return {"class": positive, **self.record(), "calibration": self.calibrated}
 
 
 def read(record: Mapping[str, Any]) -> Decision:
@@ -85,20 +89,26 @@ def read(record: Mapping[str, Any]) -> Decision:
     )
 
 
-def kept(state: State, decide: DecideConfig | None) -> Decision | None:
-    """The decision stored with a model, or None. A threshold in the current `decide` replaces the stored one."""
+def kept(state: State, decide: DecideConfig | None, calibrate: Calibrate) -> Decision | None:
+    """The decision stored with a model, if these settings ask for it; a given threshold replaces the stored one."""
     record: dict[str, Any] = state.keep(_KEPT, dict)
-    found = read(record) if record else None
-    if decide is None or decide.at is None:
-        return found
-    return replace(found or Decision(), threshold=decide.at, by="at", costs=None)
+    by, at, costs = _asked(decide)
+    if not record and by == "at" and calibrate == "none":
+        return Decision(at, by)
+    if not record or calibrate != ((found := read(record)).calibrated or "none"):
+        return None
+    if by in _GIVEN:
+        return replace(found, threshold=at, by=by, costs=None)
+    return found if (by, costs) == (found.by, found.costs) else None
 
 
-def keep(state: State, found: Decision | None) -> None:
-    """Stores the decision in the state, or removes it (None)."""
+def keep(state: State, found: Decision | None) -> bool:
+    """Stores the decision in the state, or removes it (None). Returns True if another one was stored."""
     record: dict[str, Any] = state.keep(_KEPT, dict)
+    before, new = dict(record), {} if found is None else found.record()
     record.clear()
-    record.update({} if found is None else found.record())
+    record.update(new)
+    return new != before
 
 
 def choose(
@@ -110,16 +120,20 @@ def choose(
     """
     if not np.isfinite(margins).all() or not 0 < positive.sum() < len(positive):
         return None
-    made = calibration.fit(calibrate, margins, positive)
+    made, (by, at, costs) = calibration.fit(calibrate, margins, positive), _asked(decide)
+    if by in _GIVEN:
+        return Decision(at, by) if made is None else Decision(at, by, None, made, round, len(positive))
+    at = threshold(by, Decision(calibration=made).probabilities(margins), positive, costs)
+    return Decision(at, by, costs, made, round, len(positive))
+
+
+def _asked(decide: DecideConfig | None) -> tuple[str, float, tuple[float, float] | None]:
+    """What chooses the threshold, as `Decision.by`; the threshold where it is not chosen on rows; and the costs."""
     if decide is None or decide.by is None:
-        by, at = ("", EVEN) if decide is None or decide.at is None else ("at", decide.at)
-        return Decision(at, by, None, made, round, 0 if made is None else len(positive))
-    costs = None
-    if decide.false_positive is not None and decide.false_negative is not None:
-        costs = decide.false_positive, decide.false_negative
-    probabilities = Decision(calibration=made).probabilities(margins)
-    at = threshold(decide.by, probabilities, positive, costs)
-    return Decision(at, decide.by, costs, made, round, len(positive))
+        return ("", EVEN, None) if decide is None or decide.at is None else ("at", decide.at, None)
+    if decide.false_positive is None or decide.false_negative is None:
+        return decide.by, EVEN, None
+    return decide.by, EVEN, (decide.false_positive, decide.false_negative)
 
 
 def threshold(by: str, probabilities: Floats, positive: Bools, costs: tuple[float, float] | None = None) -> float:
