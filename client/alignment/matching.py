@@ -260,9 +260,6 @@ class Matching:
         if min(sizes) < 1 or sizes[self._seat] != len(self.keys):
             expected = f"at least 1 each, and {len(self.keys)} for {self.name}"
             raise ContractError(SERVER, "Sizes", "rows", expected, str(list(sizes)))
-        most = self._foreign.most
-        if most is not None and self.federation.keys.seeded:
-            self.policy.object(self.name, "max_other_rows", most, "federation.keys.seeded = true, which hides nothing")
         for member, rows in zip(self._members, sizes, strict=True):
             if member != self.name:
                 self._foreign.expect(member, rows)

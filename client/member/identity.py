@@ -26,4 +26,5 @@ def own_identity(name: str, federation: FederationConfig, config: PartyConfig, b
     if not federation.server:
         hint = "`colonnade certs show cert.pem` prints it at the server"
         raise ConfigError("federation.server: no fingerprint of the server's certificate", hint=hint)
+    identity.refuse_other(federation.parties[name])
     return identity

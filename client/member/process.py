@@ -87,6 +87,7 @@ class PartyMember:
             repeatable=self.config.repeatable,
         )  # fmt: skip
         identity = own_identity(self.name, self.federation, self.config, self.base) if self.secure else None
+        self.config.policy.refuse(self.name, self.federation)
         folder = PartyFolder(self.out)
         owner = owner_of(self.federation, self.name, self.config, self.base, trains=not self.answers)
         Checkpoints(folder.checkpoints).refuse_others(owner)

@@ -168,8 +168,7 @@ class Privacy:
         rows: int | None = None,
         places: RowPlaces | None = None,
     ) -> None:
-        policy.refuse(party, federation)
-        self.plan = plan
+        self.plan, limit = plan, allowed(party, federation, policy, plan)
         self._party, self._policy, self._ledger = party, policy, ledger
         self._answers: dict[Kind, Answers] = {}
         self._form, self._evaluations = form_of(federation.compress.up), federation.compress.evaluations
@@ -177,7 +176,7 @@ class Privacy:
         if plan is not None:
             over = None if plan.config.once is None else ring(federation, plan)
             terms = Terms(
-                party, federation.seed, _limit(party, policy, plan), ledger, rows or plan.rows, places,
+                party, federation.seed, limit, ledger, rows or plan.rows, places,
                 federation.protocol.local_steps_taken, over,
             )  # fmt: skip
             self._mechanism = MECHANISMS[plan.config.mechanism](plan, terms)
@@ -218,7 +217,14 @@ class Privacy:
             self._mechanism.close()
 
 
-def _limit(party: str, policy: PolicyConfig, plan: PrivacyPlan) -> int | None:
+def allowed(party: str, federation: FederationConfig, policy: PolicyConfig, plan: PrivacyPlan | None) -> int | None:
+    """Releases within the plan's budget and the party's policy; None without a limit.
+
+    Raises ConfigError if the federation, or its plan for the run's rows, is weaker than the policy.
+    """
+    policy.refuse(party, federation)
+    if plan is None:
+        return None
     sigma = plan.noise_multiplier
     if policy.min_noise_multiplier is not None and sigma < policy.min_noise_multiplier:
         cost = f"epsilon = {plan.epsilon(plan.most, plan.strict):.2f} at delta = {plan.config.delta:g}"

@@ -20,9 +20,10 @@ from colonnade.common.tracking.tracker import refuse_missing
 
 
 def check_members(config: Config, where: str) -> None:
-    """Refuses a configuration without the server's or a party's section, or with a missing tracker."""
+    """Refuses a configuration without a member's section, with a missing tracker, or weaker than a party's policy."""
     check_trackers(config)
     refuse_incomplete(config, where)
+    refuse_policies(config)
 
 
 def refuse_incomplete(config: Config, where: str) -> None:
@@ -34,6 +35,12 @@ def refuse_incomplete(config: Config, where: str) -> None:
             f"{where}: no section for {', '.join(missing)}",
             hint="add parties.NAME for each, or `every_party` for all",
         )
+
+
+def refuse_policies(config: Config) -> None:
+    """Refuses a federation that is weaker than a party's policy, as the party does when it starts."""
+    for name, party in config.parties.items():
+        party.policy.refuse(name, config.federation)
 
 
 def refuse_tables(config: Config, base: Path, folder: Path | None = None) -> None:

@@ -94,6 +94,11 @@ class DailyLimits:
             with disk_faults(f"{self._path} cannot be written", "make room, or name another folder"):
                 self._witness(self._path).write(self._path, content, 0o600)
 
+    def expect(self, sizes: Mapping[str, int]) -> None:
+        """Refuses an alignment that a limit excludes at any time (ConfigError), and counts nothing."""
+        for member, rows in sizes.items():
+            self._judge(member, {}, rows)
+
     def tested(self, member: str) -> tuple[int, int]:
         """Numbers of alignments with a partner, and of its keys in them."""
         counts = {} if self._path is None else self._read(self._path)

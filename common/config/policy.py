@@ -139,6 +139,9 @@ class PolicyConfig(Section):
                 party, "recovery", ", ".join(self.recovery), f"blinding.recovery = {federation.blinding.recovery}",
                 hint=f"agree on federation.blinding.recovery: {' or '.join(self.recovery)}, or change your policy",
             )  # fmt: skip
+        for rule in ("max_other_rows", "max_predicted_rows"):
+            if federation.keys.seeded and federation.align != "none" and (most := getattr(self, rule)) is not None:
+                self.object(party, rule, most, "federation.keys.seeded = true, which hides nothing")
         for rule in ("max_epsilon", "max_row_epsilon", "min_noise_multiplier"):
             if (wants := getattr(self, rule)) is not None:
                 self._refuse_privacy(party, privacy, rule, wants)

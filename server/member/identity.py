@@ -33,6 +33,7 @@ def own_identity(federation: FederationConfig, config: ServerConfig, base: Path,
             f"{config.identity} holds the certificate of {identity.name!r}, the server needs its own",
             hint="point server.identity at the server's folder",
         )
+    identity.refuse_other(federation.server)
     return identity
 
 

@@ -117,6 +117,10 @@ def test_local_steps_use_clean_embeddings() -> None:
         ({"min_noise_multiplier": 21}, (), r"min_noise_multiplier = 21(.0)?: .* has a noise multiplier of 20"),
         ({"protocols": ["split"]}, (), r"policy.protocols = split: the federation has vimadmm"),
         ({"min_parties": 5}, (), r"min_parties = 5: the federation has 4"),
+        (
+            {"max_predicted_rows": 100}, ("federation.align=psi", "federation.keys.seeded=true"),
+            r"max_predicted_rows = 100: .*keys.seeded = true",
+        ),
         ({"blinded": True}, (), r"policy.blinded = true: the federation has no blinded sums in vimadmm"),
         ({"max_epsilon": 5}, ("federation.privacy.seeded=true",), r"max_epsilon = 5(.0)?: .*seeded = true"),
         ({"max_epsilon": 5}, ("federation.privacy.delta=1e-4",), r"max_delta = 1e-05: the federation has 0.0001"),

@@ -207,6 +207,7 @@ def test_a_certificate_is_renewed_as_the_page_says(world: World, proxy: Path) ->
     await_events(run, "checkpoint", 2, server, *parties)
     for process in (server, *parties):
         assert stop(process)[0] == 130
+    before = "--set", f"federation.parties.bank={world.pins['bank']}"  # in the bank's own file
     old, new = renew(world, "bank"), world["bank"] / "keys" / "cert.pem"
     kept = new.read_bytes()
     shutil.copy(old, new)
@@ -214,9 +215,11 @@ def test_a_certificate_is_renewed_as_the_page_says(world: World, proxy: Path) ->
 
     server, bank, shop = (world.start(name, how="--resume") for name in members)
     code, said = finish(bank)
+    assert code == 2 and "cert.pem is the certificate" in said and "and the roster pins" in said
+    code, said = finish(world.start("bank", *before, how="--resume"))
     assert code == 3 and "'bank' showed the certificate" in said and "and the roster pins" in said
     revoke(world, old)
-    code, said = finish(world.start("bank", how="--resume"))
+    code, said = finish(world.start("bank", *before, how="--resume"))
     assert code == 3 and "of 'bank' is revoked: stolen laptop" in said and said.count("error:") == 1
     new.write_bytes(kept)
     bank = world.start("bank", how="--resume")

@@ -12,18 +12,19 @@ from colonnade.cli.checks.columns import copies, described, hints_of_federation,
 from colonnade.cli.checks.privacy import Made, drowned, estimated
 from colonnade.cli.checks.sums import BinnedSums, Coding
 from colonnade.client.member.identity import own_identity as party_identity
+from colonnade.client.privacy.mechanisms import allowed
 from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.limits import DailyLimits, ForeignKeys
+from colonnade.common.alignment.place import lasting
 from colonnade.common.config.alignment import few_common, refuse_nothing, refuse_other_sizes
 from colonnade.common.config.data.sources import DataConfig
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.members import ActiveConfig, Config, PartyConfig, unused
+from colonnade.common.config.members import ActiveConfig, Config, PartyConfig, ServerConfig, unused
 from colonnade.common.config.models import OwnConfig
 from colonnade.common.config.privacy import PROPOSED
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.crypto.pki.certificates import short
-from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.columns.features import Features
@@ -31,14 +32,14 @@ from colonnade.common.data.draws import own_draws
 from colonnade.common.data.labels import LabelColumn, TargetScale
 from colonnade.common.data.rows import Partition
 from colonnade.common.data.sources import load_features, load_labels, prepare
-from colonnade.common.errors import ConfigError, DataError, EnvironmentFault, IdentityError
+from colonnade.common.errors import ConfigError, DataError, EnvironmentFault
 from colonnade.common.models.build import bottom_model
 from colonnade.common.models.probes import PROBE, doubtful
 from colonnade.common.parsing.error_messages import whose
 from colonnade.common.parsing.file import load
 from colonnade.common.protocols.fedvs import Config as CodedConfig
 from colonnade.common.run.device import choose_device
-from colonnade.launcher.readiness import check_trackers, refuse_labels_of_parties
+from colonnade.launcher.readiness import check_trackers, refuse_labels_of_parties, refuse_policies
 from colonnade.reports.console.screen import out
 from colonnade.reports.words import counted, encoded_rows, listed
 from colonnade.server.member.identity import own_identity as server_identity
@@ -61,23 +62,14 @@ def check_identities(config: Config, base: Path) -> None:
         return
     if server is not None and server.identity is not None:
         with whose(SERVER):
-            _check_pin(server_identity(federation, server, base, secure=True), federation.server)
+            server_identity(federation, server, base, secure=True)
     if server is not None and server.revoked is not None:
         with whose(SERVER):
             RevocationList(base / server.revoked)
     for name, party in config.parties.items():
         if party.identity is not None:
             with whose(name):
-                _check_pin(party_identity(name, federation, party, base), federation.parties[name])
-
-
-def _check_pin(identity: Identity | None, pin: str) -> None:
-    if identity is not None and pin and identity.fingerprint != pin:
-        raise IdentityError(
-            f"{identity.files.certificate} is the certificate {short(identity.fingerprint)}, "
-            f"and the roster pins {short(pin)}",
-            hint="pin what `colonnade certs show FILE` prints as the certificate's fingerprint; its key has another",
-        )
+                party_identity(name, federation, party, base)
 
 
 def in_parts(rows: Partition) -> str:
@@ -132,6 +124,31 @@ class Overlap:
             out.say("the number of rows common to all is known after alignment")
         return None
 
+    def refuse_policies(self, config: Config, base: Path) -> None:
+        """Refuses tables that a member's policy or daily limits refuse at any time. Raises ConfigError."""
+        if self._federation.align == "none":
+            return
+        sizes = {member: len(keys) for member, keys in self._keys.items()}
+        for name, party in config.parties.items():
+            policy, others = party.policy, {member: rows for member, rows in sizes.items() if member != name}
+            if len(sizes) == 1 + len(self._federation.names):
+                policy.refuse_few(name, len(self.common), predicting=False)
+            elif sizes[name] < policy.min_common_rows:
+                least = policy.min_common_rows
+                policy.object(name, "min_common_rows", least, f"at most the {sizes[name]} keys of its table in common")
+            foreign = ForeignKeys(name, policy.max_other_rows)
+            for owner, rows in others.items():
+                foreign.expect(owner, rows)
+            self._refuse_day(name, party, base, {SERVER: sum(others.values())})
+        if config.server is not None:
+            self._refuse_day(
+                SERVER, config.server, base, {name: rows for name, rows in sizes.items() if name != SERVER}
+            )
+
+    def _refuse_day(self, member: str, own: PartyConfig | ServerConfig, base: Path, sizes: Mapping[str, int]) -> None:
+        if lasting(own.identity and base / own.identity):  # otherwise nothing is counted
+            DailyLimits.of(self._federation, own.alignments, base, member, pinned=False).expect(sizes)
+
     @property
     def most(self) -> str:
         """Prefix of a member's row count: with alignment, only rows that all members hold are used."""
@@ -163,6 +180,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
     config = load(file, sets)
     federation = config.federation
     check_trackers(config)
+    refuse_policies(config)
     base = file.parent.resolve()
     overlap = Overlap(federation)
     schedules: dict[str, Schedule] = {}
@@ -206,10 +224,14 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
         ):
             out.warn(f"{name}: {doubt}")
     common = overlap.show()
+    overlap.refuse_policies(config, base)
     if coding:
         coding.show()
     if common is not None:
         schedules = {"": Schedule(federation, common, 0)}
+    if common is not None or federation.align == "none":  # otherwise the run's rows are unknown
+        for name, party in config.parties.items():
+            allowed(name, federation, party.policy, (schedules.get(name) or schedules[""]).privacy)
     _probe_models(config, made, probed, schedules if common is not None or federation.align == "none" else {})
     if sums and schedules:
         sums.show(min(schedules.values(), key=_train_rows))

@@ -290,7 +290,8 @@ def _authority(given: Path | None, certificates: Sequence[Path]) -> Certificate:
             "no certificate of an authority is beside the members' certificates",
             hint="name it: --ca ca/cert.pem",
         )
-    read = {path: read_certificate(files.read(path, hint="name the authority's cert.pem"), str(path)) for path in paths}
+    hint = "name the authority's cert.pem"
+    read = {path: read_certificate(files.read(path, own=True, hint=hint), str(path)) for path in paths}
     if len({fingerprint(certificate) for certificate in read.values()}) > 1:
         raise IdentityError(
             f"{' and '.join(map(str, paths))} are certificates of different authorities",

@@ -19,6 +19,8 @@ PRIVATE = 0o600
 
 PUBLIC = 0o644
 
+_AGAIN = "if others use this machine, make new keys and get ca.pem again"
+
 
 def write(path: Path, data: bytes, *, mode: int = PUBLIC, overwrite: bool = False, hint: str = "") -> None:
     """Writes `data` to `path` atomically: neither a reader nor a crash finds an incomplete file.
@@ -64,29 +66,30 @@ def make_folder(path: Path) -> Path:
     return path
 
 
-def refuse_shared(folder: Path) -> None:
+def refuse_shared(folder: Path, remedy: str = _AGAIN) -> None:
     """Raises IdentityError if there is such a folder and another user can change what it holds."""
     if folder.is_dir():
-        _check_own(folder, folder.stat())
+        _check_own(folder, folder.stat(), remedy)
 
 
-def read(path: Path, *, private: bool = False, own: bool = False, hint: str = "") -> bytes:
+def read(path: Path, *, private: bool = False, own: bool = False, hint: str = "", remedy: str = _AGAIN) -> bytes:
     """The bytes of a file.
 
     Args:
         private: refuses a file that another user can read or change.
         own: refuses a file that another user can change.
         hint: how to get the file.
+        remedy: what to do about a file that another user may have changed.
     """
     try:
         with path.open("rb") as stream:
             if private or own:
                 for folder in dict.fromkeys((path.parent, path.resolve().parent)):  # a mounted file is a link
-                    refuse_shared(folder)
+                    refuse_shared(folder, remedy)
             if private:
                 _check_private(path, os.fstat(stream.fileno()))
             if private or own:
-                _check_own(path, os.fstat(stream.fileno()))
+                _check_own(path, os.fstat(stream.fileno()), remedy)
             return stream.read()
     except FileNotFoundError as error:
         raise IdentityError(f"there is no file {path}", hint=hint) from error
@@ -108,10 +111,10 @@ def _check_private(path: Path, status: os.stat_result) -> None:
         )
 
 
-def _check_own(path: Path, status: os.stat_result) -> None:
+def _check_own(path: Path, status: os.stat_result, again: str) -> None:
     if os.name != "posix":
         return
-    mode, again = stat.S_IMODE(status.st_mode), "if others use this machine, make new keys and get ca.pem again"
+    mode = stat.S_IMODE(status.st_mode)
     if status.st_uid not in (0, os.geteuid()):
         raise IdentityError(
             f"{path} belongs to another user, who can change it",

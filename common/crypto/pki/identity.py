@@ -24,6 +24,7 @@ from colonnade.common.crypto.pki.certificates import (
     name_of,
     read_certificate,
     read_certificates,
+    short,
 )
 from colonnade.common.errors import IdentityError
 
@@ -113,6 +114,13 @@ class Identity:
     @property
     def fingerprint(self) -> str:
         return fingerprint(self.chain_pem)
+
+    def refuse_other(self, pin: str) -> None:
+        """Raises IdentityError if the roster pins another certificate; an empty pin is none."""
+        if pin and self.fingerprint != pin:
+            said = f"{self.files.certificate} is the certificate {short(self.fingerprint)}"
+            hint = "pin what `colonnade certs show FILE` prints as the certificate's fingerprint; its key has another"
+            raise IdentityError(f"{said}, and the roster pins {short(pin)}", hint=hint)
 
 
 def load_identity(where: Path | IdentityFiles, *, now: datetime | None = None) -> Identity:

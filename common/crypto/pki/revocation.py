@@ -100,9 +100,12 @@ class RevocationList:
         if seen is not None and seen == self._seen:
             return False
         # The state is from before the reading: a change in between is found at the next refresh.
-        self._entries = _parse(files.read(path, hint=_hint(path)), path)
+        self._entries = _parse(files.read(path, own=True, hint=_hint(path), remedy=_COMPARE), path)
         self._seen, self._fault = seen, None
         return True
+
+
+_COMPARE = "if others use this machine, compare it with the list that you have revoked certificates in"
 
 
 def _state(path: Path) -> tuple[int, ...] | None:

@@ -36,11 +36,6 @@ class TestPolicy:
         assert not [m for sender, _to, m in found.messages if sender == "party2" and isinstance(m, Points)]
         assert not found.kept
 
-    def test_secrets_that_anyone_can_compute_are_refused(self) -> None:
-        agreed, policy = federation(2, keys={"seeded": True}), PolicyConfig(max_other_rows=100)
-        found = align(agreed, TABLES, policies={"party1": policy})
-        assert "federation.keys.seeded = true, which hides nothing" in errors(found)["party1"]
-
     def test_too_few_are_refused_before_the_server_knows_which(self) -> None:
         found = align(federation(2), TABLES, policies={"party1": PolicyConfig(min_common_rows=4)})
         assert "min_common_rows = 4: the federation has 3 common keys" in errors(found)["party1"]

@@ -171,3 +171,17 @@ def test_creating_never_empties_a_list(path: Path, pem: bytes) -> None:
     with pytest.raises(IdentityError, match="exists already"):
         RevocationList.create(path)
     assert RevocationList(path).reason(pem) == "stolen"
+
+
+@pytest.mark.parametrize("open_to_others", ["the file", "its folder"])
+def test_a_list_that_others_can_change_fails_closed(path: Path, pem: bytes, open_to_others: str) -> None:
+    """They could take a certificate off it."""
+    ours = RevocationList(path)
+    (path if open_to_others == "the file" else path.parent).chmod(0o777)
+    with pytest.raises(IdentityError, match="can be changed by others"):
+        RevocationList(path)
+    if open_to_others == "the file":
+        with pytest.raises(IdentityError, match="can be changed by others"):
+            ours.refresh()
+        path.chmod(0o644)
+        assert ours.refresh() and ours.reason(pem) is None
