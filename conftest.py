@@ -14,6 +14,7 @@ import asyncio
 import ctypes
 import gc
 import inspect
+import logging
 import signal
 import threading
 from collections.abc import Iterator
@@ -64,6 +65,9 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     gc.enable()
+    for name, logger in logging.root.manager.loggerDict.items():  # pytest visits all that do not, six times in a test
+        if name.startswith("torch") and isinstance(logger, logging.Logger):
+            logger.propagate = True
 
 
 @pytest.hookimpl(tryfirst=True)
