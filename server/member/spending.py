@@ -13,7 +13,8 @@ from colonnade.common.conversation.parcels import Parcel
 from colonnade.common.messaging import fields
 from colonnade.common.messaging.message import Message, typed_fields
 
-_MOST = 1e9  # releases without a budget: more than a run makes, and an epsilon that is a number
+_MOST = 1e9  # releases: more than any run makes
+_REPEATS = 1000  # times the planned releases: more than interruptions repeat
 
 
 @dataclass
@@ -80,6 +81,8 @@ class Spending:
             return f"it stated {releases:g} releases, and {least} have come from it"
         if plan.affordable is not None and releases > plan.affordable:
             return f"it stated {releases:g} releases, and the privacy budget allows {plan.affordable}"
+        if releases > _REPEATS * plan.most:
+            return f"it stated {releases:g} releases, and the plan is of {plan.most}"
         return ""
 
     def least(self, party: str) -> int:

@@ -1,6 +1,6 @@
 """A scripted party at a real server breaks one rule after the other: it is named, or the run goes on as documented.
 
-Bounds: messages (party).
+Bounds: messages (party); a party's noise (party).
 """
 
 from __future__ import annotations

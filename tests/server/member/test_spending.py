@@ -59,3 +59,5 @@ def test_what_was_stated_before_the_rows_were_known_is_compared_with_the_plan_th
     assert not spending.state("party1", 1000) and not spending.state("party2", 0)
     made = tree({"name": "split", "embedding": 4}, rounds=5, epochs=0, privacy={"clip": 1, "epsilon": 8})
     assert list(spending.confirm(Schedule(parse(made).federation, DIGITS, 0))) == ["party1"]
+    made = tree({"name": "split", "embedding": 4}, rounds=5, epochs=0, privacy=GAUSSIAN)
+    assert Spending(Schedule(parse(made).federation, DIGITS, 0)).state("party1", 1e8).startswith("it stated 1e+08 rel")
