@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -33,7 +34,7 @@ from colonnade.common.messaging.outgoing import MaskedTensor, Released
 from colonnade.common.models.backprop import Backprop, backprop
 from colonnade.common.models.build import bottom_model, build_head
 from colonnade.common.models.optimiser import build_optimiser
-from colonnade.common.models.probes import PROBE, doubtful, mixing
+from colonnade.common.models.probes import PROBE, ModelProbe, head_rows, mixing
 from colonnade.common.privacy.rows import NoisySteps
 from colonnade.common.privacy.shaped import Shaped
 from colonnade.common.run.run_cache import RunCache
@@ -160,52 +161,46 @@ class ClientContext:
         return self._ranked
 
     def _build(self, width: int) -> nn.Module:
-        shape, owner = self.features.shape[1:], f"parties.{self.name}"
-        start = self.draws.generator("model")
-        model = bottom_model(owner, self.config.model, shape, width, start, self.base).to(self.device)
-        plan = self.schedule.privacy
-        by_row = plan is not None and plan.config.protects == "embeddings"
-        if by_row:
-            refuse_mixing(owner, model)
-        rows = self.features[torch.arange(min(PROBE, self.features.shape[0]))]
-        self._probe(f"{owner}.model", self.config.model, model, rows, by_row=by_row)
+        shape, owner, config = self.features.shape[1:], f"parties.{self.name}", self.config.model
+        make = partial(bottom_model, owner, config, shape, width, base=self.base)
+        model = make(self.draws.generator("model")).to(self.device)
+        rows, plan = self.features[torch.arange(min(PROBE, self.features.shape[0]))], self.schedule.privacy
+        if plan is not None and plan.config.protects == "embeddings":
+            refuse_mixing(owner, model, rows if isinstance(config, UserModule) else None)
+        self._probe(ModelProbe(f"{owner}.model", config, model, make, rows))
         return model if plan is None else plan.shaped(model, self.state, self.device)
 
     def _build_head(self, width: int) -> nn.Module:
+        owner, outputs = f"parties.{self.name}.head", self.federation.outputs
+        make = partial(build_head, self.config.head, width, outputs, base=self.base)
         try:
-            start = self.draws.generator("head")
-            head = build_head(self.config.head, width, self.federation.outputs, start, self.base)
+            head = make(self.draws.generator("head"))
         except ConfigError as error:
-            raise ConfigError(f"parties.{self.name}.head: {error}", hint=error.hint) from error
-        inputs = torch.randn(PROBE, width, generator=torch.Generator().manual_seed(0))
-        self._probe(f"parties.{self.name}.head", self.config.head, head, inputs, by_row=False)
+            raise ConfigError(f"{owner}: {error}", hint=error.hint) from error
+        self._probe(ModelProbe(owner, self.config.head, head, make, head_rows(width)))
         return head.to(self.device)
 
-    def _probe(self, owner: str, config: object, model: nn.Module, rows: Tensor, *, by_row: bool) -> None:
-        """Tests a model or head of other code. Raises ConfigError if it cannot learn, or mixes rows although each is
-        protected by itself.
-        """
-        said = mixing(model, rows) if isinstance(config, UserModule) else ""
-        if said and by_row:
-            raise ConfigError(
-                f"{owner}: {said}; federation.privacy.mechanism = adaptive protects each row by itself",
-                hint="make what comes of a row a function of that row alone: no statistics of a batch, no attention "
-                "over its rows, no memory of others, no draws but from torch's own generator",
-            )
-        if said:
-            self.warn(
-                f"{owner}: {said}; a row then shows in what leaves about others, and scores depend on the batches"
-            )
+    def _probe(self, probe: ModelProbe) -> None:
+        """Warns of a model or head of other code. Raises ConfigError if it cannot learn."""
         by_gradients = not CONTRACTS[self.federation.protocol.name].exchange.one_number
-        if said := doubtful(owner, config, model, rows, self.schedule.single_rows, by_gradients=by_gradients):
+        for said in probe.doubts(self.schedule.single_rows, by_gradients=by_gradients):
             self.warn(said)
 
 
-def refuse_mixing(owner: str, model: nn.Module) -> None:
-    """Refuses a model in which rows of a batch depend on each other: noise for one row would not be enough."""
+def refuse_mixing(owner: str, model: nn.Module, rows: Tensor | None = None) -> None:
+    """Refuses a model in which rows of a batch depend on each other: noise for one row would not be enough.
+
+    `rows` test one of other code.
+    """
     if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules()):
         raise ConfigError(
             f"{owner}.model normalises over batches: an embedding would depend on all rows of its batch, and "
             "federation.privacy.mechanism = adaptive protects each row by itself",
             hint="take a model without batch normalisation",
+        )
+    if rows is not None and (said := mixing(model, rows)):
+        raise ConfigError(
+            f"{owner}.model: {said}; federation.privacy.mechanism = adaptive protects each row by itself",
+            hint="make what comes of a row a function of that row alone: no statistics of a batch, no attention over "
+            "its rows, no memory of others, no draws but from torch's own generator",
         )

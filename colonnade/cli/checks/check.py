@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from colonnade.cli.checks.columns import copies, described, hints_of_federation, hints_of_party
 from colonnade.cli.checks.privacy import Made, drowned, estimated
@@ -20,7 +20,7 @@ from colonnade.common.config.alignment import few_common, refuse_nothing, refuse
 from colonnade.common.config.data.sources import DataConfig
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ActiveConfig, Config, PartyConfig, ServerConfig, unused
-from colonnade.common.config.models import OwnConfig
+from colonnade.common.config.models import HeadConfig, OwnConfig
 from colonnade.common.config.privacy import PROPOSED
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.contracts.schedule import Schedule
@@ -28,13 +28,14 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.columns.features import Features
+from colonnade.common.data.columns.scale import Columns
 from colonnade.common.data.draws import own_draws
 from colonnade.common.data.labels import LabelColumn, TargetScale
 from colonnade.common.data.rows import Partition
 from colonnade.common.data.sources import load_features, load_labels, prepare
 from colonnade.common.errors import ConfigError, DataError, EnvironmentFault
-from colonnade.common.models.build import bottom_model
-from colonnade.common.models.probes import PROBE, doubtful
+from colonnade.common.models.build import bottom_model, build_head
+from colonnade.common.models.probes import PROBE, ModelProbe, head_rows
 from colonnade.common.parsing.error_messages import whose
 from colonnade.common.parsing.file import load
 from colonnade.common.protocols.fedvs import Config as CodedConfig
@@ -185,9 +186,9 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
     overlap = Overlap(federation)
     schedules: dict[str, Schedule] = {}
     made: dict[str, Made] = {}
-    probed: dict[str, torch.Tensor] = {}  # some rows of every party whose model was made
+    probes: list[ModelProbe] = []
     refuse_labels_of_parties(config, base)
-    labels = _check_labels(config, base, overlap, schedules, run_models=run_models)
+    labels = _check_labels(config, base, overlap, schedules, probes if run_models else None)
     coding = None
     if isinstance(federation.protocol, CodedConfig):
         coding = Coding(federation, federation.protocol)
@@ -202,11 +203,10 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
             train, typed = schedule.partition.train, federation.protocol.typed
             columns = prepare(party.data, features, train, federation.seed, name, typed=typed)
         shape = tuple(columns.shape[1:])
-        start = own_draws(federation, name).generator("model")
-        model = _tower(f"parties.{name}", federation, party, shape, start, base, run_models=run_models)
+        found = _probes(name, federation, party, columns, base, run_models=run_models)
+        probes += found
+        model = found[0].model if found else None
         made[name] = model, shape
-        if model is not None:
-            probed[name] = columns[torch.arange(min(PROBE, len(columns.values)))]
         # Before alignment the training rows are unknown: any row of the table may be one.
         looked_at = schedule.partition.train if federation.align == "none" else torch.arange(len(features.values))
         more = coding.add(name, columns, model, schedule.partition) if coding and model else ""
@@ -232,7 +232,7 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
     if common is not None or federation.align == "none":  # otherwise the run's rows are unknown
         for name, party in config.parties.items():
             allowed(name, federation, party.policy, (schedules.get(name) or schedules[""]).privacy)
-    _probe_models(config, made, probed, schedules if common is not None or federation.align == "none" else {})
+    _probe_models(federation, probes, schedules if common is not None or federation.align == "none" else {})
     if sums and schedules:
         sums.show(min(schedules.values(), key=_train_rows))
     _check_classes(config, labels, overlap.common, schedules)
@@ -245,15 +245,13 @@ def check(file: Path, sets: tuple[str, ...], *, run_models: bool = False) -> Non
 
 
 def _probe_models(
-    config: Config, made: Mapping[str, Made], probed: Mapping[str, torch.Tensor], schedules: Mapping[str, Schedule]
+    federation: FederationConfig, probes: Sequence[ModelProbe], schedules: Mapping[str, Schedule]
 ) -> None:
-    """Tests the parties' own models; batches of one row only if the run's schedule is known."""
-    by_gradients = not CONTRACTS[config.federation.protocol.name].exchange.one_number
+    """Tests the members' own models and heads; batches of one row only if the run's schedule is known."""
+    by_gradients = not CONTRACTS[federation.protocol.name].exchange.one_number
     parts = next((schedule.single_rows for schedule in schedules.values()), ())
-    for name, rows in probed.items():
-        model, owner = made[name][0], f"parties.{name}.model"
-        assert model is not None  # of these rows
-        if said := doubtful(owner, config.parties[name].model, model, rows, parts, by_gradients=by_gradients):
+    for probe in probes:
+        for said in probe.doubts(parts, by_gradients=by_gradients):
             out.warn(said)
 
 
@@ -366,39 +364,59 @@ def _train_rows(schedule: Schedule) -> int:
     return len(schedule.partition.train)
 
 
-def _only_found(section: str, base: Path, model: object, head: object = None) -> bool:
+def _only_found(section: str, base: Path, model: object, head: object = None, run_models: bool = False) -> bool:
     """Inspects user model files without running them, and says so. Returns True if `model` is one."""
+    later = "is tested when a run begins" if run_models else "--run-models runs it, and checks what it returns"
     for key, module in (("model", model), ("head", head)):
         if isinstance(module, OwnConfig):
             try:
                 module.find(base)
             except ConfigError as error:
                 raise ConfigError(f"{section}.{key}: {error}", hint=error.hint) from error
-            said = f"{module.file} is there and was not run; --run-models runs it, and checks what it returns"
+            said = f"{module.file} is there and was not run; {later}"
             out.say(f"{section}.{key}: {said}")
     return isinstance(model, OwnConfig)
 
 
-def _tower(
-    owner: str,
+def _probes(
+    name: str,
     federation: FederationConfig,
     member: PartyConfig | ActiveConfig,
-    shape: tuple[int, ...],
-    start: torch.Generator,
+    columns: Columns,
     base: Path,
     *,
     run_models: bool,
-) -> nn.Module | None:
-    """A member's bottom model, if the protocol has one; user code only if it may run."""
-    if not run_models and _only_found(owner, base, member.model, getattr(member, "head", None)):
-        return None
+) -> list[ModelProbe]:
+    """A member's bottom model and its own head, if the protocol has them; user code only if it may run."""
+    head, owner = getattr(member, "head", None), "server.active" if name == SERVER else f"parties.{name}"
+    if not run_models and _only_found(owner, base, member.model, head):
+        return []
     width = CONTRACTS[federation.protocol.name].width_of(federation)
-    return None if width is None else bottom_model(owner, member.model, shape, width, start, base)
+    if width is None:
+        return []
+    shape = tuple(columns.shape[1:])
+    make = partial(bottom_model, owner, member.model, shape, width, base=base)
+    model = make(own_draws(federation, name).generator("model"))
+    found = [
+        ModelProbe(f"{owner}.model", member.model, model, make, columns[torch.arange(min(PROBE, len(columns.values)))])
+    ]
+    if head is not None and "head" in federation.protocol.optimisers and not federation.protocol.matrix and run_models:
+        found.append(_head(f"{owner}.head", federation, head, width, base))
+    return found
+
+
+def _head(owner: str, federation: FederationConfig, config: HeadConfig, inputs: int, base: Path) -> ModelProbe:
+    make = partial(build_head, config, inputs, federation.outputs, base=base)
+    try:
+        return ModelProbe(owner, config, make(torch.Generator()), make, head_rows(inputs))
+    except ConfigError as error:
+        raise ConfigError(f"{owner}: {error}", hint=error.hint) from error
 
 
 def _check_labels(
-    config: Config, base: Path, overlap: Overlap, schedules: dict[str, Schedule], *, run_models: bool
+    config: Config, base: Path, overlap: Overlap, schedules: dict[str, Schedule], probes: list[ModelProbe] | None
 ) -> LabelColumn | None:
+    """`probes` takes the models of the server's own columns; None to run no user code."""
     if config.server is None:
         return None
     with whose(SERVER):
@@ -409,8 +427,8 @@ def _check_labels(
     kinds = _kinds(labels)
     parts = "" if overlap.most else f": {in_parts(schedule.partition)}"  # parts of the common rows, which show() counts
     out.say(f"server: {overlap.most}{len(labels.values)} labels {kinds}{parts}")
-    if not run_models:
-        _only_found("server", base, None, config.server.head)
+    if probes is None or config.server.active is None:
+        _only_found("server", base, None, config.server.head, probes is not None)
     if labels.without:
         out.say(f"server: {labels.without}")
     for about in (*labels.doubts, *unused(config.federation, config.server)):
@@ -419,7 +437,10 @@ def _check_labels(
         features = active_features(config.federation, config.server, active, base, len(labels.values), ids=labels.ids)
         columns = prepare(active.data, features, schedule.partition.train, config.federation.seed, SERVER)
         shape = tuple(columns.shape[1:])
-        _tower("server.active", config.federation, active, shape, torch.Generator(), base, run_models=run_models)
+        found = _probes(SERVER, config.federation, active, columns, base, run_models=probes is not None)
+        if probes is not None and found:
+            width = CONTRACTS[config.federation.protocol.name].width_of(config.federation) or 0
+            probes += [*found, _head("server.head", config.federation, config.server.head, width, base)]
         out.say(f"server: {encoded_rows(len(labels.values), shape)}")
         _describe(SERVER, features, active.data)
         for doubt in (*doubts(features), *copies(labels, features, config.federation.keys)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -23,7 +24,7 @@ from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import DataError
 from colonnade.common.models.build import bottom_model
 from colonnade.common.models.optimiser import build_optimiser
-from colonnade.common.models.probes import PROBE, doubtful
+from colonnade.common.models.probes import PROBE, ModelProbe
 from colonnade.common.models.two_part import TwoPart
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.fusion.heads import joint_head
@@ -142,15 +143,15 @@ def active_party(ctx: ServerContext, width: int) -> TwoPart:
     assert config is not None and columns is not None  # required by the protocol's contract
     shape = tuple(columns.shape[1:])
 
-    def make() -> nn.Module:
-        start = ctx.draws.generator("active model")
-        model = bottom_model("server.active", config.model, shape, width, start, ctx.base).to(ctx.device)
+    def first() -> nn.Module:
+        make = partial(bottom_model, "server.active", config.model, shape, width, base=ctx.base)
+        model = make(ctx.draws.generator("active model")).to(ctx.device)
         rows = columns[torch.arange(min(PROBE, columns.shape[0]))]
-        if said := doubtful("server.active.model", config.model, model, rows, ctx.schedule.single_rows):
+        for said in ModelProbe("server.active.model", config.model, model, make, rows).doubts(ctx.schedule.single_rows):
             ctx.warn(said)
         return model
 
-    bottom: nn.Module = ctx.state.keep("active model", make)
+    bottom: nn.Module = ctx.state.keep("active model", first)
     head: nn.Module = ctx.state.keep("head", lambda: joint_head(ctx, width))
     return TwoPart(
         bottom,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -13,16 +14,16 @@ from colonnade.common.models.build import build_agreed_head, build_head
 from colonnade.common.models.heads import xavier
 from colonnade.common.models.local_steps import Descent
 from colonnade.common.models.optimiser import build_optimiser
-from colonnade.common.models.probes import PROBE, doubtful
+from colonnade.common.models.probes import ModelProbe, head_rows
 from colonnade.server.training.context import ServerContext
 
 
 def joint_head(ctx: ServerContext, inputs: int) -> nn.Module:
     """theta_0, one head over all embeddings concatenated: (rows, inputs) -> (rows, classes)."""
-    start = ctx.draws.generator("head")
-    head = build_head(ctx.config.head, inputs, ctx.federation.outputs, start, ctx.base).to(ctx.device)
-    rows = torch.randn(PROBE, inputs, generator=torch.Generator().manual_seed(0)).to(ctx.device)
-    if said := doubtful("server.head", ctx.config.head, head, rows, ctx.schedule.single_rows):
+    make = partial(build_head, ctx.config.head, inputs, ctx.federation.outputs, base=ctx.base)
+    head = make(ctx.draws.generator("head")).to(ctx.device)
+    probe = ModelProbe("server.head", ctx.config.head, head, make, head_rows(inputs).to(ctx.device))
+    for said in probe.doubts(ctx.schedule.single_rows):
         ctx.warn(said)
     return head
 

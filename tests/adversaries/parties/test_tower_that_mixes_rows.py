@@ -125,9 +125,10 @@ def test_a_tower_that_mixes_rows_is_refused_under_per_row_protection(how: str, b
 @pytest.mark.parametrize("how", ["mean", "normalised", "in_evaluations", "memory"])
 def test_elsewhere_there_is_a_warning_of_every_party(how: str, base: Path) -> None:
     outcome = federate(config(SPLIT, tower(how), *SHORT), base=base)
-    warned = {e["party"]: e["reason"] for e in outcome.of_kind("warning")}
-    assert set(warned) == set(outcome.clients)
-    assert all(f"parties.{party}.model: {MIXES[how]}" in reason for party, reason in warned.items())
+    warned = [e["reason"] for e in outcome.of_kind("warning") if "`state_dict`" not in e["reason"]]
+    assert all(
+        f"parties.{party}.model: {MIXES[how]}" in said for party, said in zip(outcome.clients, warned, strict=True)
+    )
 
 
 @pytest.mark.parametrize("how", ALONE)

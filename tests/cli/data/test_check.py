@@ -19,7 +19,7 @@ from colonnade.common.errors import ConfigError, DataError, InputError
 from colonnade.common.parsing.file import load
 from colonnade.simulation.federation import Simulation
 from colonnade.testing import digits
-from tests.support.federation import config
+from tests.support.federation import config, tree
 from tests.support.rooms import ROOT
 from tests.support.tables import table_tree, write_tables
 
@@ -223,6 +223,35 @@ def test_it_is_run_on_demand(file: Path) -> None:
     with pytest.raises(ConfigError, match=r"parties.party1.model makes 16 numbers of a row") as refused:
         check(file, ("federation.protocol.embedding=3",), run_models=True)
     assert file.with_name("ran").exists() and refused.value.hint
+
+
+COUNTER = """
+from torch import nn
+
+class Counter(nn.Module):
+    def __init__(self, shape, outputs=16):
+        super().__init__()
+        self.layer, self.calls = nn.Linear(shape if isinstance(shape, int) else shape[0], outputs), 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.layer(x) / self.calls
+"""
+
+
+def test_heads_and_the_servers_own_columns_are_tested_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "counter.py").write_text(COUNTER)
+    made, own = (
+        tree({"name": "vfedmh", "embedding": 16, "aggregate": "clear"}, parties=2),
+        {"file": "./counter.py:Counter"},
+    )
+    made["every_party"] |= {"model": own, "head": own}
+    made["server"]["head"] = made["server"]["active"]["model"] = own
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(made))
+    check(tmp_path / "run.yaml", (), run_models=True)
+    said = " ".join(capfd.readouterr().out.split())
+    for owner in ("server.active.model", "server.head", "parties.party1.model", "parties.party1.head"):
+        assert f"{owner}: its outputs depend on more than its `state_dict`, in evaluation mode" in said
 
 
 @pytest.mark.parametrize(

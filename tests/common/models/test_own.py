@@ -1,5 +1,6 @@
 """User-defined models: from a file, checked, and with errors that name it."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from colonnade.common.config.models import HeadConfig, ModelConfig, OwnConfig
 from colonnade.common.errors import ConfigError
 from colonnade.common.models.build import build_head, build_model
-from colonnade.common.models.probes import doubtful
+from colonnade.common.models.probes import ModelProbe
 from tests.support.seeded import seeded
 
 
@@ -251,13 +252,15 @@ class Tower(nn.Module):
 """
 
 
-def probed(folder: Path, how: str, *parts: str, by_gradients: bool = True) -> str:
-    (folder / "own.py").write_text(PROBED)
+def probed(folder: Path, how: str, *parts: str, by_gradients: bool = True, text: str = PROBED) -> str:
+    (folder / "own.py").write_text(text)
     config = parse({"file": "./own.py:Tower", "how": how})
     model = build_model(config, (3,), seeded(0), folder).train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     try:
-        return doubtful("tower", config, model, torch.randn(6, 3), parts, by_gradients=by_gradients)
+        make = partial(build_model, config, (3,), base=folder)
+        probe = ModelProbe("tower", config, model, make, torch.randn(6, 3))
+        return "\n".join(probe.doubts(parts, by_gradients=by_gradients))
     finally:
         assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
         assert model.training and all(parameter.grad is None for parameter in model.parameters())
@@ -273,6 +276,68 @@ def test_a_model_that_no_gradient_reaches_is_refused_before_the_first_round(tmp_
 def test_parameters_that_no_gradient_reaches_are_named(tmp_path: Path) -> None:
     said = "tower: no gradient reaches its spare.weight, spare.bias, norm.weight, norm.bias, which stay as they began"
     assert probed(tmp_path, "plain") == said
+
+
+USED = """
+import torch
+from torch import nn
+from torch.nn.utils.parametrizations import spectral_norm
+
+class Tower(nn.Module):
+    def __init__(self, shape, how):
+        super().__init__()
+        self.how, self.calls, self.cached = how, 0, None
+        self.layer = nn.LazyLinear(4) if how == "lazy" else nn.Linear(shape[0], 4)
+        more = {"norm": nn.BatchNorm1d(4), "dropout": nn.Dropout(0.3), "spectral": spectral_norm(nn.Linear(4, 4))}
+        self.more = more.get(how)
+        self.register_buffer("scale", torch.ones(()), persistent=how == "kept")
+        self.register_buffer("drawn", torch.randn(4), persistent=False)
+
+    def forward(self, x):
+        return getattr(self, self.how, self.through)(x)
+
+    def through(self, x):
+        return self.layer(x) if self.more is None else self.more(self.layer(x))
+
+    def annealed(self, x):
+        self.scale += 0.05 * self.training
+        return self.layer(x) * self.scale
+
+    kept = annealed
+
+    def counted(self, x):
+        self.calls += 1
+        return self.layer(x) * (1 + self.calls)
+
+    def in_training(self, x):
+        self.calls += self.training
+        return self.layer(x) * (1 + self.calls * self.training)
+
+    def projected(self, x):
+        return self.layer(x) * self.drawn
+
+    def cache(self, x):
+        if self.training or self.cached is None:
+            return self.layer(x) if self.training else self.make(x)
+        return x @ self.cached + self.layer.bias
+
+    def make(self, x):
+        self.cached = self.layer.weight.detach().T.clone()
+        return self.layer(x)
+"""
+
+
+@pytest.mark.parametrize("how", ["annealed", "counted", "in_training", "projected", "cache"])
+def test_what_a_state_dict_lacks_is_said_with_the_remedy(tmp_path: Path, how: str) -> None:
+    mode = "in training mode" if how == "in_training" else "in evaluation mode"
+    said = probed(tmp_path, how, text=USED).splitlines()[-1]
+    assert said.startswith(f"tower: its outputs depend on more than its `state_dict`, {mode}, and a checkpoint")
+    assert "`self.register_buffer(NAME, TENSOR)`" in said
+
+
+@pytest.mark.parametrize("how", ["kept", "norm", "dropout", "spectral", "lazy"])
+def test_a_state_that_is_saved_and_draws_by_the_seed_are_no_doubt(tmp_path: Path, how: str) -> None:
+    assert "state_dict" not in probed(tmp_path, how, text=USED)
 
 
 @pytest.mark.parametrize(
