@@ -170,8 +170,8 @@ class Beside:
 
     def passed(self, read: _Reader, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The batches of a pass over other columns. Only the last pass that was read to its end counts."""
-        asked = [*columns, *(name for name in self.header if name not in columns)]
-        own, found = [asked.index(name) for name in self.header], list[pa.RecordBatch]()
+        places = {name: place for place, name in enumerate(dict.fromkeys((*columns, *self.header)))}
+        asked, own, found = [*places], [places[name] for name in self.header], list[pa.RecordBatch]()
         self._read, batches = None, read(asked)
         with closing(batches) if isinstance(batches, Generator) else nullcontext():
             for batch in batches:

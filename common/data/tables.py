@@ -121,15 +121,17 @@ def read_features(
     """
     table, names = _trained(config, base, trained) if trained else _opened_columns(config, base)
     every = names if trained else part_of(config.split, (len(names),), names, member).pick(names)
-    chosen = tuple(name for name in every if name not in config.contents)
+    unread = set(config.contents)
+    chosen = tuple(name for name in every if name not in unread)
+    own = set(chosen)  # a table may have a hundred thousand columns
     gaps = config.missing != "refuse"
     kinds = {column.name: column.kind for column in trained} | {
-        name: type for name, type in config.types.items() if name in chosen
+        name: type for name, type in config.types.items() if name in own
     }
-    units = {name: unit for name, unit in config.units.items() if name in chosen}
+    units = {name: unit for name, unit in config.units.items() if name in own}
     repeats = config.repeated != "refuse"
     disk = None if config.store == "memory" else Path(gettempdir()) if cache is None else cache.folder()
-    contents = [name for name in every if name not in chosen]
+    contents = [name for name in every if name not in own]
     beside = _beside(config, table, *(contents if chosen else contents[1:]))
     source = TableColumns(
         table, chosen, config.key, kinds, gaps, _notation(config), units, repeats=repeats, disk=disk, beside=beside
@@ -197,7 +199,8 @@ def _trained(
         )
     known = set(table.header)
     if lacking := [name for name in names if name not in known]:
-        others = [name for name in table.header if name not in names]
+        trained_names = set(names)
+        others = [name for name in table.header if name not in trained_names]
         shown = ", ".join(f"{name!r}{nearest(name, others)}" for name in lacking[:_NAMED])
         more = f" and {len(lacking) - _NAMED} others" if len(lacking) > _NAMED else ""
         raise DataError(

@@ -18,6 +18,7 @@ from colonnade.common.errors import DataError
 
 # numpy parses the head of a file as Python's own literals.
 _MALFORMED = (OSError, ValueError, TypeError, OverflowError, SyntaxError, RecursionError, tokenize.TokenError)
+_LONGEST_HEAD = 1 << 23  # bytes: 200,000 columns
 _HINT = "save numbers or words of (rows,) or (rows, columns), or a structured array, with numpy.save"
 
 
@@ -25,8 +26,7 @@ class ArrayFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            _refuse_long_head(path)
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
+            array = np.load(path, mmap_mode="r", allow_pickle=False, max_header_size=_head(path))
         except _MALFORMED as error:
             raise DataError(f"{path} cannot be read: {error}", hint=_HINT) from error
         plain = array.dtype.names is None
@@ -57,12 +57,18 @@ class ArrayFile:
         return rows[name] if rows.dtype.names else rows[:, self._places[name]]
 
 
-def _refuse_long_head(path: Path) -> None:
-    """Raises ValueError if the head claims to be longer than the file: numpy allocates before it reads."""
+def _head(path: Path) -> int:
+    """Bytes of the head, which numpy parses. Raises ValueError if it is longer than the file (numpy allocates before it
+    reads), or too long for names of columns.
+    """
     with path.open("rb") as file:
         start = file.read(12)
-    if start[6:7] in (b"\2", b"\3") and int.from_bytes(start[8:12], "little") > path.stat().st_size:
+    size = int.from_bytes(start[8:12] if start[6:7] in (b"\2", b"\3") else start[8:10], "little")
+    if size > path.stat().st_size:
         raise ValueError("its head is longer than the file")
+    if size > _LONGEST_HEAD:
+        raise ValueError(f"its head has more than {_LONGEST_HEAD >> 20} MB")
+    return max(size, 1)
 
 
 def _native(column: np.ndarray) -> np.ndarray:

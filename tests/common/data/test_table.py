@@ -224,6 +224,16 @@ def test_types_of_arrow(tmp_path: Path) -> None:
     }
 
 
+def test_a_structured_array_has_any_number_of_fields_and_a_head_within_bounds(tmp_path: Path) -> None:
+    fields = [("who", "U4"), *((f"g{place}", "i4") for place in range(1000))]
+    np.save(tmp_path / "t.npy", np.array([("a", *range(1000))], fields))
+    assert cells(read(tmp_path, {"source": "npy", "path": "t.npy"}, key="who")) == [[*range(1000)]]
+    head = b" " * (9 << 20)
+    (tmp_path / "t.npy").write_bytes(b"\x93NUMPY\2\0" + len(head).to_bytes(4, "little") + head)
+    with pytest.raises(DataError, match="its head has more than 8 MB"):
+        read(tmp_path, {"source": "npy", "path": "t.npy"})
+
+
 def test_dates_of_numpy_and_of_a_database(tmp_path: Path) -> None:
     np.save(tmp_path / "t.npy", np.array([("1970-01-03", 1)], [("day", "M8[s]"), ("x", "i4")]))
     assert cells(read(tmp_path, {"source": "npy", "path": "t.npy", "types": {"day": "date"}})) == [[2, 1]]
