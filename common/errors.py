@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import datetime
 import difflib
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePath
@@ -50,6 +51,8 @@ class ColonnadeError(Exception):
     telling: ClassVar[str | None] = "it has failed"
     """Text that other members may read of an error of this class; None for its message, which then never quotes data,
     and its hint."""
+    named = False
+    """True if the message begins with the member that it happened to."""
 
     def __init__(self, message: str, *, hint: str = "", shared: str = "") -> None:
         super().__init__(escaped(message, _LONGEST))
@@ -253,6 +256,9 @@ def _type_name(error: BaseException) -> str:
 def nearest(word: str, known: Iterable[str]) -> str:
     """Suggests the nearest known word: " (did you mean 'rho'?)", or "" if none is near."""
     names = list(known)
+    form = unicodedata.normalize("NFC", word)
+    if other := next((name for name in names if name != word and unicodedata.normalize("NFC", name) == form), ""):
+        return f" (it has {other!a}, which looks the same in another Unicode normal form; this is {word!a})"
     alike = [name for name in names if name.strip().casefold() == word.strip().casefold()]
     close = alike or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     return f" (did you mean {close[0]!r}?)" if close else ""

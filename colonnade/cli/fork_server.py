@@ -12,6 +12,7 @@ would inherit it. When its input ends, it kills its children.
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import os
@@ -25,6 +26,7 @@ from typing import Any, NoReturn
 from colonnade.cli.main import main as command_line
 from colonnade.common.contracts.registry import NAMES
 from colonnade.common.data.draws import reseed
+from colonnade.common.errors import EnvironmentFault
 from colonnade.common.run.files import open_own
 from colonnade.common.run.python_child import end_with_parent
 
@@ -112,9 +114,11 @@ def _become(request: dict[str, Any], parent: int) -> NoReturn:
         _redirect(Path(request["log"]))
         reseed(request["threads"])
         code = _run(request["argv"])
-    finally:
         sys.stdout.flush()
         sys.stderr.flush()
+    except OSError as failed:  # its log cannot be written
+        code = EnvironmentFault.exit_code if failed.errno in (errno.ENOSPC, errno.EDQUOT) else 1
+    finally:
         os._exit(code)
 
 

@@ -131,4 +131,6 @@ def last_words(log: Path, code: int) -> tuple[str, str]:
         if line.startswith("error: "):
             hint = lines[at + 1].strip() if len(lines) > at + 1 and lines[at + 1].startswith("  ") else ""
             return line.removeprefix("error: "), hint
+    if code == EnvironmentFault.exit_code:  # it could not write why
+        return f"the disk of {log.parent} is full", "make room on the disk"
     return f"ended with exit code {code}", "see its log"

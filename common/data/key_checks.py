@@ -216,6 +216,25 @@ def _shorter(one: _Shape, other: _Shape) -> bool:
     return any(key[begin] == "0" for key in other.keys) and not any(key[begin] == "0" for key in one.keys)
 
 
+def short_words(column: str, words: Sequence[str], codes: np.ndarray, place: Callable[[int], str]) -> Iterator[Doubt]:
+    """A warning about words of a category or classes that have lost zeros which others of their shape have.
+
+    `codes` are the places of the rows' words in `words`.
+    """
+    shapes, places = dict[str, _Shape](), defaultdict[str, list[int]](list)
+    for code, word in enumerate(words):
+        shapes.setdefault(name := _shape(word), _Shape(name)).keys.append(word)
+        places[name].append(code)
+        if len(shapes) > _SHAPES:
+            return
+    short = {one.name for one, other in permutations(shapes.values(), 2) if _shorter(one, other)}
+    rows = np.isin(codes, [code for name in short for code in places[name]])
+    if rows.any():
+        what = f"has words with fewer digits than those that begin with zeros, in {rows.sum()} rows"
+        ways = "write them alike, with all zeros: they may be lost, and each is a word of its own"
+        yield Doubt(column, f"{what} (first in {place(int(rows.argmax()))})", ways)
+
+
 def _is_day(key: str, form: str) -> bool:
     try:
         return 1800 <= datetime.strptime(key, form).year < 2200

@@ -22,7 +22,7 @@ from colonnade.common.data.columns import cells, looks
 from colonnade.common.data.columns.cells import NUMBER, PLAIN, Notation
 from colonnade.common.data.columns.features import Doubt, Features, TypedColumn
 from colonnade.common.data.columns.sentinels import suspects
-from colonnade.common.data.key_checks import key_doubts, refuse_fractions, refuse_repeated
+from colonnade.common.data.key_checks import key_doubts, refuse_fractions, refuse_repeated, short_words
 from colonnade.common.data.keys import KeyColumn
 from colonnade.common.data.on_disk import DiskMatrix
 from colonnade.common.errors import DataError, nearest
@@ -577,6 +577,7 @@ class _Reading:
             if of.words is not None:
                 self._refuse_marked(place, of.words)
                 yield from looks.alike(of.name, of.words, self._values[:, place], self._table.place)
+                yield from short_words(of.name, of.words, self._values[:, place], self._table.place)
             if of.words and (marks := looks.marks_of_missing(of.words)):
                 yield self._marked(place, [of.words[mark] for mark in marks], marks)
 

@@ -23,6 +23,7 @@ from colonnade.common.data.columns.cells import Notation, dates
 from colonnade.common.data.columns.features import Doubt, Features, TypedColumn
 from colonnade.common.data.formats.arrays import ArrayFile
 from colonnade.common.data.formats.csv_file import CsvFile
+from colonnade.common.data.key_checks import short_words
 from colonnade.common.data.keys import KeyColumn, keys_of_rows
 from colonnade.common.data.known_sets.catalogue import find, find_file
 from colonnade.common.data.labels import LabelColumn, classify_coded, doubt_of_numbers, hint_of_numbers, with_positive
@@ -340,6 +341,7 @@ def _of_classes(config: sections.TableLabelsConfig, table: Table, label: str, fo
         what = f"has white space around the class in {found.trimmed} rows, which is left out"
         yield Doubt(label, what, "write the names in `federation.classes` without it")
     yield from looks.alike(label, found.words, found.codes, table.place, classes=True)
+    yield from short_words(label, found.words, found.codes, table.place)
     if places := looks.marks_of_missing(found.words):
         rows, marks = np.isin(found.codes, places), [found.words[place] for place in places]
         first = table.place(int(rows.argmax()))

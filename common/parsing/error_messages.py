@@ -303,10 +303,16 @@ def _either(words: Sequence[str]) -> str:
 
 @contextmanager
 def whose(member: str) -> Iterator[None]:
-    """Prefixes an error with the member's name, unless it begins with it or with a key of the agreed section."""
+    """Prefixes an error with the member's name, unless it begins with it or with a key of the agreed section.
+
+    Within another member's, it is the inner one that counts.
+    """
     try:
         yield
     except (InputError, EnvironmentFault) as wrong:
-        if str(wrong).startswith(("federation.", f"{member}:", f"{member} ", f"{member}.", f"parties.{member}")):
+        own = str(wrong).startswith(("federation.", f"{member}:", f"{member} ", f"{member}.", f"parties.{member}"))
+        if own or wrong.named:
             raise
-        raise type(wrong)(f"{member}: {wrong}", hint=wrong.hint, shared=wrong.shared) from wrong
+        named = type(wrong)(f"{member}: {wrong}", hint=wrong.hint, shared=wrong.shared)
+        named.named = True
+        raise named from wrong

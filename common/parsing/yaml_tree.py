@@ -32,6 +32,9 @@ def read_tree(path: Path) -> dict[str, Any]:
             raise ConfigError(f"{path} has more than {_LARGEST >> 20} MB, and is no configuration")
         tree = parse_yaml(text)
     except FileNotFoundError:
+        if path.is_symlink():
+            said = f"{path} is a symbolic link to {path.readlink()}, which does not exist"
+            raise ConfigError(said, hint="mend the link, or name the file itself") from None
         raise ConfigError(f"{path}: there is no such file", hint=_near(path)) from None
     except (OSError, UnicodeDecodeError) as unreadable:
         raise ConfigError(f"{path} cannot be read: {unreadable}") from None

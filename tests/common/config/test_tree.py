@@ -35,6 +35,9 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as missing:
         load(path)
     assert str(missing.value) == f"{path}: there is no such file"
+    path.symlink_to(tmp_path / "nowhere.yaml")
+    with pytest.raises(ConfigError, match=r"none\.yaml is a symbolic link to .*nowhere\.yaml, which does not exist"):
+        load(path)
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:

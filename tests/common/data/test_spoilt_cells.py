@@ -28,8 +28,9 @@ from colonnade.common.data.columns.encode import EncodeConfig, Encoder
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.known_sets import catalogue
 from colonnade.common.data.labels import classify
-from colonnade.common.data.sources import load_features, load_labels
+from colonnade.common.data.sources import load_features, load_labels, refuse_own_labels
 from colonnade.common.errors import DataError
+from colonnade.common.parsing.error_messages import whose
 
 data, labels = (TypeAdapter(kind).validate_python for kind in (DataConfig, LabelConfig))
 
@@ -559,3 +560,40 @@ def test_a_user_without_a_home_has_a_cache_of_temporary_files(monkeypatch: pytes
     assert catalogue.cache().name.startswith("colonnade")
     with pytest.raises(DataError, match="no home folder"):
         catalogue.find("~/t.csv", Path(), Path.is_file, "file")
+
+
+def table_of(folder: Path, text: str) -> dict[str, Any]:
+    (folder / "table.csv").write_text(text, encoding="utf-8")
+    return {"source": "csv", "path": "table.csv", "key": "id"}
+
+
+@pytest.mark.parametrize(("words", "rows"), [(("01067", "1067"), 4), (("A01", "A1"), 4), (("B10", "B9"), 0)])
+def test_words_that_have_lost_zeros_beside_words_that_have_them_are_told_of(
+    tmp_path: Path, words: tuple[str, str], rows: int
+) -> None:
+    made = table_of(tmp_path, "id,plz\n" + "".join(f"k{row},{words[row % 2]}\n" for row in range(8)))
+    data = TypeAdapter[Any](DataConfig).validate_python({**made, "types": {"plz": "category"}})
+    labels = TypeAdapter[Any](LabelConfig).validate_python({**made, "label": "plz"})
+    found = (load_features(data, PartyIndex(0, 1), tmp_path), load_labels(labels, tmp_path, "classification"))
+    for doubts_of in found:
+        told = [str(doubt) for doubt in doubts_of.doubts if "begin with zeros" in str(doubt)]
+        assert [f"in {rows} rows (first in {tmp_path / 'table.csv'}, line 3)" in each for each in told] == [
+            True
+        ] * bool(rows)
+
+
+def test_a_name_in_another_unicode_form_is_told_by_its_difference(tmp_path: Path) -> None:
+    made = table_of(tmp_path, "id,ero\u0308ffnet\nk,1\n")
+    data = TypeAdapter[Any](DataConfig).validate_python({**made, "columns": ["er\xf6ffnet"]})
+    with pytest.raises(
+        DataError, match=r"it has 'ero\\u0308ffnet', which looks the same in another Unicode normal form"
+    ):
+        load_features(data, PartyIndex(0, 1), tmp_path)
+
+
+def test_missing_labels_are_the_servers_also_where_a_partys_columns_are_checked(tmp_path: Path) -> None:
+    made = table_of(tmp_path, "id,x\nk,1\n")
+    data = TypeAdapter[Any](DataConfig).validate_python(made)
+    labels = TypeAdapter[Any](LabelConfig).validate_python({**made, "path": "none.csv", "label": "x"})
+    with pytest.raises(DataError, match=r"^server: no file at .*none\.csv"), whose("bank"):
+        refuse_own_labels(labels, data, PartyIndex(0, 1), "parties.bank.data", tmp_path)
