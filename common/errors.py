@@ -33,7 +33,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePath
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from colonnade.common.text import escaped
 
@@ -59,6 +59,12 @@ class ColonnadeError(Exception):
         self.hint = escaped(hint, _LONGEST)
         said = shared or (message if self.telling is None else self.telling)
         self.shared = escaped(" ".join(said.split()), _LONGEST)
+
+    def of(self, member: str) -> Self:
+        """The same error, as one that happened to a member."""
+        named = type(self)(f"{member}: {self}", hint=self.hint, shared=self.shared)
+        named.named = True
+        return named
 
 
 class InputError(ColonnadeError):

@@ -57,7 +57,6 @@ from colonnade.common.data.outside import check_columns, check_label_column
 from colonnade.common.data.split import part_of
 from colonnade.common.data.table_cache import TableCache
 from colonnade.common.errors import ConfigError, DataError
-from colonnade.common.parsing.error_messages import whose
 from colonnade.common.run.activity import Activity, activity
 from colonnade.common.run.run_folder import describe_source
 from colonnade.common.version import VERSION
@@ -131,8 +130,10 @@ def refuse_own_labels(labels: LabelConfig, data: DataConfig, member: PartyIndex,
     """Refuses columns of the labels' own table that have the label, or the rows' weights, among them. Reads no row."""
     if not isinstance(labels, TableLabelsConfig) or not isinstance(data, TableColumnsConfig):
         return
-    with whose("server"):
+    try:
         table = _origin(labels, base)
+    except DataError as missing:
+        raise missing.of("server") from missing
     if table != _origin(data, base):
         return
     outcome = {labels.label} if isinstance(labels.label, str) else {*labels.label}

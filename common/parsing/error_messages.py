@@ -313,6 +313,4 @@ def whose(member: str) -> Iterator[None]:
         own = str(wrong).startswith(("federation.", f"{member}:", f"{member} ", f"{member}.", f"parties.{member}"))
         if own or wrong.named:
             raise
-        named = type(wrong)(f"{member}: {wrong}", hint=wrong.hint, shared=wrong.shared)
-        named.named = True
-        raise named from wrong
+        raise wrong.of(member) from wrong
