@@ -93,6 +93,9 @@ _SPOILT = {
         "are written as a program shows them (as b'17' or np.int64(17)); write 17"
     ),
     r"&(#\d+|#[xX][0-9a-fA-F]+|[A-Za-z]{2,8}\d*);": "have references of HTML (as &euml; for ë); write the characters",
+    r"%[C-Fc-f][0-9A-Fa-f]%[89ABab][0-9A-Fa-f]|\\(x[89a-f][0-9a-f]|u[0-9a-f]{4})": (
+        "have escapes of an address or a program (as %C3%AB or \\xeb for ë); write the characters"
+    ),
     r"\p{Latin}[\p{Cyrillic}\p{Greek}]|[\p{Cyrillic}\p{Greek}]\p{Latin}": (
         "have letters of two scripts, which look alike (as Cyrillic К and K); write them in one"
     ),
@@ -194,7 +197,8 @@ def _faults(one: _Shape, other: _Shape, shapes: Sequence[_Shape], total: int) ->
     unknown = re.escape(one.name).replace(r"\?", "(?:[aA]|[^\x00-\x7f]+)")
     if "?" in one.name and re.fullmatch(unknown, other.name):
         yield "have a question mark where others have a letter, as programs write letters that they do not know"
-    if most and other.count > one.count and one.become(other, lambda key: key.translate(_CONFUSED)):
+    numbers = set(other.name) == {"9"} and 10 * other.count >= total  # most may be spoilt, each in other places
+    if (numbers or (most and other.count > one.count)) and one.become(other, lambda key: key.translate(_CONFUSED)):
         yield "have the letters O, I or l where others have the digits 0 and 1"
     if rarer and most and 1 < sum(shape.cased == one.cased == other.cased for shape in shapes) <= _CASES:
         yield "have capital letters where others have small ones, or the reverse"

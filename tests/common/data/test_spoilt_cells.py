@@ -366,6 +366,8 @@ SPOILT = {
         for text in ("b'{}'", "np.int64({})", "Decimal('{}')", "['{}']")
     },
     "HTML": (lambda key: f"Zo&euml;{key}", "references of HTML"),
+    "address": (lambda key: f"Zo%C3%AB{key}", "escapes of an address"),
+    "program": (lambda key: f"Zo\\xeb{key}", "escapes of an address"),
     "two scripts": (lambda key: f"аb{key}", "letters of two scripts"),
     "time": (lambda key: f"{2000 + int(key) % 100}-01-05 00:00:00", "a time of 00:00"),
     "encoding": (lambda key: f"ZoÃ«{key}", "a wrong encoding"),
@@ -413,6 +415,7 @@ PARTLY: dict[str, tuple[Callable[[int], str], Callable[[int], str], str]] = {
     "Mac Roman": (lambda row: f"Zoë-{row:03}", lambda row: f"ZoÎ-{row:03}", "another encoding"),
     "question mark": (lambda row: f"Zoë-{row:03}", lambda row: f"Zo?-{row:03}", "a question mark where"),
     "letter O": (lambda row: f"K{row:03}", lambda row: f"K{row:03}".replace("0", "O", 1), "the letters O, I or l"),
+    "letter O in a number": (lambda row: f"40{row:03}", lambda row: f"4O{row:03}", "the letters O, I or l"),
     "case": (lambda row: f"K{row:03}x", lambda row: f"k{row:03}x", "capital letters"),
     "points": (day, lambda row: day(row, "%d.%m.%Y"), "days in another notation"),
     "serial days": (day, lambda row: str(43831 + row), "days in another notation"),
@@ -447,6 +450,9 @@ ORDINARY = {
     "letters of both cases": ["".join(RANDOM.choice([*"abcdefABCDEF"], 6)) for _ in range(200)],
     "days": [day(row) for row in range(200)],
     "numbers of two lengths": [str(row) for row in (*range(40000, 40100), *range(20200101, 20200131))],
+    "letters before numbers": [f"{'IO'[row % 2]}{row:04}" for row in range(200)],
+    "telephone numbers": [f"+49 30 {row:05}" for row in range(200)],
+    "addresses": [f"https://a.de/a%20b?x={row}%2F" for row in range(200)],
     "Russian plates": [f"А{row:03}МС" for row in range(200)],
     "names": [f"{name} {row}" for row in range(30) for name in ("Zoë", "Jörg", "Ann", "van Ek", "КАТЯ")],
 }
