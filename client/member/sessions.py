@@ -25,7 +25,7 @@ from colonnade.client.member.line import PartyLine, PartyTask
 from colonnade.client.member.pin import Pin
 from colonnade.client.prediction import OwnLines, OwnPredictions
 from colonnade.client.privacy.codes import aligned_places
-from colonnade.client.privacy.mechanisms import Privacy
+from colonnade.client.privacy.mechanisms import Privacy, refuse_longer
 from colonnade.client.ranks.group import Group
 from colonnade.client.training.card import EXPLAINED
 from colonnade.client.training.context import ClientContext
@@ -179,10 +179,13 @@ class PartySessions:
         trained = len(kept_rows(RunCache(own.run_cache), self.name)) if own and others else rows
         self._schedule = self.timetable(self.federation, trained, features.official_test)
         plan, places = self._schedule.privacy, None
+        if plan is not None:
+            refuse_longer(plan, self._ledger, lambda sigma: self._rounds_with(sigma, trained, features.official_test))
         if own is not None:
             places = aligned_places(self.federation, plan, own, features.ids, trained, predicts=others)
         self._privacy = Privacy(
-            self.name, self.federation, self.config.policy, plan, self._ledger, rows=rows, places=places
+            self.name, self.federation, self.config.policy, plan, self._ledger, rows=rows, places=places,
+            predicts=self.task.predicts,
         )  # fmt: skip
         self.progress.privacy = self._privacy
         kept = None if self.out is None else EncoderFile(self.out, begun=bool(self.store.run()))
@@ -211,6 +214,14 @@ class PartySessions:
             keys = digest_in_order(features.ids or (), self.federation.keys) if aligned else b""
             purpose = PREDICTION if self.task.predicts else TRAINING
             self._rows_known = rows_known(purpose, rows, features.official_test, keys)
+
+    def _rounds_with(self, sigma: float, rows: int, official_test: int) -> int:
+        """The rounds that the budget pays for with a noise multiplier."""
+        privacy = self.federation.privacy
+        assert privacy is not None  # there is a plan
+        given = privacy.model_copy(update={"noise_multiplier": sigma})
+        federation = self.federation.model_copy(update={"privacy": given})
+        return self.timetable(federation, rows, official_test).rounds
 
     def greeting(self, hello: Hello) -> Hello:
         """The Hello with our checkpoints and pinned run."""

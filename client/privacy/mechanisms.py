@@ -19,8 +19,9 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.data.draws import Draws, SecretDraws
 from colonnade.common.data.rows import generator
+from colonnade.common.errors import BudgetSpent
 from colonnade.common.messaging.forms import AS_IS
-from colonnade.common.privacy.accounting.budget import Budget, StepBudget
+from colonnade.common.privacy.accounting.budget import Budget, StepBudget, least_noise_paid_for
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.codes import DiscretePlan
 from colonnade.common.privacy.gaussian import GaussianRelease
@@ -155,6 +156,7 @@ class Privacy:
         ledger: the party's record, from which earlier spending is read; None keeps none.
         rows: number of released rows, if other than the plan's.
         places: those of aligned rows with codes.
+        predicts: True for predictions, for which training leaves the plan's `predictions`.
     """
 
     def __init__(
@@ -167,6 +169,7 @@ class Privacy:
         *,
         rows: int | None = None,
         places: RowPlaces | None = None,
+        predicts: bool = False,
     ) -> None:
         self.plan, limit = plan, allowed(party, federation, policy, plan)
         self._party, self._policy, self._ledger = party, policy, ledger
@@ -175,8 +178,9 @@ class Privacy:
         self._mechanism: PartyMechanism | None = None
         if plan is not None:
             over = None if plan.config.once is None else ring(federation, plan)
+            left = limit if limit is None or predicts else limit - plan.predictions
             terms = Terms(
-                party, federation.seed, limit, ledger, rows or plan.rows, places,
+                party, federation.seed, left, ledger, rows or plan.rows, places,
                 federation.protocol.local_steps_taken, over,
             )  # fmt: skip
             self._mechanism = MECHANISMS[plan.config.mechanism](plan, terms)
@@ -215,6 +219,29 @@ class Privacy:
             each.close()
         if self._mechanism is not None:
             self._mechanism.close()
+
+
+def refuse_longer(plan: PrivacyPlan, ledger: Path | None, rounds: Callable[[float], int]) -> None:
+    """Refuses a plan with more noise than the releases in the ledger had: they have cost more than it allows for.
+
+    Args:
+        rounds: the rounds that the budget pays for with a noise multiplier.
+
+    Raises BudgetSpent.
+    """
+    if ledger is None or plan.config.seeded or not plan.derived:
+        return
+    begun = least_noise_paid_for(ledger)
+    if begun is None or begun >= plan.noise_multiplier:
+        return
+    most = rounds(begun)
+    raise BudgetSpent(
+        f"the privacy budget is spent: earlier releases had noise multiplier {begun:g}, at which federation.privacy."
+        f"epsilon = {plan.config.epsilon:g} pays for at most {most} rounds; {plan.releases} releases in {plan.rounds} "
+        f"rounds need {plan.noise_multiplier:g} from the first release on",
+        hint=f"resume with federation.rounds: {most} and epochs: 0 at most, or begin a new run of the longer length; "
+        "one with noise_multiplier beside epsilon can be resumed with any length, and ends where the budget does",
+    )
 
 
 def allowed(party: str, federation: FederationConfig, policy: PolicyConfig, plan: PrivacyPlan | None) -> int | None:

@@ -93,6 +93,11 @@ class DiscretePlan(PrivacyPlan):
         return int(self.epsilon(1) <= budget)
 
     @property
+    def derived(self) -> bool:
+        """False: the encoder's noise follows from its own steps, not from the run's length."""
+        return False
+
+    @property
     def deviation(self) -> float:
         """Codes have no noise in their entries."""
         return 0.0

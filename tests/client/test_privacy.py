@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.client.privacy.mechanisms import Privacy
+from colonnade.client.privacy.mechanisms import Privacy, refuse_longer
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.contracts.schedule import Schedule
 from colonnade.common.errors import BudgetSpent, ConfigError
@@ -162,6 +162,40 @@ def test_a_restarted_run_remembers_its_spent_budget(tmp_path: Path) -> None:
     first.close()
     assert privacy(PolicyConfig(), "federation.privacy.epsilon=8", ledger=ledger).releases == 5
     assert set(json.loads(ledger.read_text().splitlines()[0])) == {"time", "reserved", "noise_multiplier", "chain"}
+
+
+def released(one: Privacy, count: int) -> None:
+    stage = one.stage(State())
+    for _ in range(count):
+        stage(torch.ones(2, 2), evaluation=False)
+    one.close()
+
+
+FOUND = ("federation.privacy={clip: 1, epsilon: 8, predictions: 2}",)
+
+
+def test_training_leaves_the_releases_that_are_kept_for_predictions(tmp_path: Path) -> None:
+    cfg, ledger = config(VIMADMM, *SHORT, *FOUND), tmp_path / "ledger.jsonl"
+    plan = Schedule(cfg.federation, 1797, 0).privacy
+    assert plan is not None and plan.affordable is not None
+    with pytest.raises(BudgetSpent, match=f"allowed {plan.affordable - 2} releases"):
+        released(Privacy("party1", cfg.federation, PolicyConfig(), plan, ledger), plan.affordable)
+    released(Privacy("party1", cfg.federation, PolicyConfig(), plan, ledger, predicts=True), 2)
+
+
+def test_a_resumed_run_cannot_be_longer_than_the_noise_of_its_releases_pays_for(tmp_path: Path) -> None:
+    """The longer plan has more noise, which earlier releases did not have; a shorter one pays for them."""
+    ledger, lengths = tmp_path / "ledger.jsonl", {}
+    for rounds in (2, 3, 9):
+        cfg = config(VIMADMM, *SHORT, *FOUND, f"federation.rounds={rounds}")
+        lengths[rounds] = Schedule(cfg.federation, 1797, 0).privacy
+        assert lengths[rounds] is not None
+        refuse_longer(lengths[rounds], ledger, lambda _: 0)  # type: ignore[arg-type]  # nothing has left
+    released(Privacy("party1", cfg.federation, PolicyConfig(), lengths[3], ledger), 2)
+    for rounds in (2, 3):
+        refuse_longer(lengths[rounds], ledger, lambda _: 3)  # type: ignore[arg-type]
+    with pytest.raises(BudgetSpent, match=r"pays for at most 3 rounds; \d+ releases in 9 rounds need"):
+        refuse_longer(lengths[9], ledger, lambda _: 3)  # type: ignore[arg-type]
 
 
 def test_parties_that_come_when_they_like_have_no_budget_that_can_be_planned() -> None:

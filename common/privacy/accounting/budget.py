@@ -161,6 +161,14 @@ def _written(sigma: float) -> Fraction:
     return Fraction(str(sigma))
 
 
+def least_noise_paid_for(path: Path) -> float | None:
+    """The smallest noise multiplier of a ledger's releases; None without any. Raises CheckpointError as above."""
+    paid = Counter[float]()
+    for count, sigma in reservations(path):
+        paid[sigma] += count
+    return min((sigma for sigma, count in paid.items() if count > 0), default=None)
+
+
 _STEP_BLOCKS = 64  # blocks of a budget: a crash forfeits at most one
 _ANEW = "begin a new run, which spends epsilon anew"
 

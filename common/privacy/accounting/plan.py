@@ -99,6 +99,11 @@ class PrivacyPlan:
             )
         return replace(made, rounds=paid, releases=run.releases(paid), affordable=allowed)
 
+    @property
+    def derived(self) -> bool:
+        """True if sigma follows from the budget, so that another length of the run has another."""
+        return self._sigma(self.config) is None
+
     @staticmethod
     def _sigma(config: Any) -> float | None:
         """The noise multiplier, unless it follows from a budget over the whole run."""
