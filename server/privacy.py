@@ -69,8 +69,12 @@ class RowReleases:
     @property
     def epsilon(self) -> float:
         """Total epsilon at the configured delta, for a changed label of one row (sensitivity 2C)."""
+        return self.epsilon_of(self.most)
+
+    def epsilon_of(self, releases: float) -> float:
+        """The same of a number of releases."""
         config = self._config
-        return epsilon(self.most, config.noise_multiplier, config.delta, "replace", config.accounting)
+        return epsilon(releases, config.noise_multiplier, config.delta, "replace", config.accounting)
 
     def spend(self, batch: Tensor) -> None:
         """Counts one release of these rows, int64 (rows,), before it is made. Raises EnvironmentFault."""

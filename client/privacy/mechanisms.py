@@ -68,7 +68,10 @@ class PartyMechanism:
     def __init__(self, plan: PrivacyPlan, terms: Terms) -> None:
         self.plan, self._terms, self._counts = plan, terms, torch.zeros(terms.rows, dtype=torch.int64)
         path = None if plan.config.seeded else terms.ledger
-        self._budget = Budget(path, terms.limit, plan.releases, noise_multiplier=plan.noise_multiplier)
+        planned = None if path is None or plan.void else plan.epsilon(plan.planned(terms.party))
+        self._budget = Budget(
+            path, terms.limit, plan.releases, noise_multiplier=plan.noise_multiplier, planned=planned
+        )  # fmt: skip
         self._normals: Normals = secure_normals
         self._bits: Callable[[], Bits] = secure_bytes
 

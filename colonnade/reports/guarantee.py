@@ -13,7 +13,7 @@ from typing import Any
 
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import CheckpointError
-from colonnade.common.privacy.accounting.accountant import SENSITIVITY, Event
+from colonnade.common.privacy.accounting.accountant import SENSITIVITY, Event, stated_releases
 from colonnade.common.privacy.accounting.budget import paid_for
 from colonnade.common.privacy.accounting.ledger import refuse_unpinned
 from colonnade.common.run.run_folder import RunFolder
@@ -58,13 +58,18 @@ def _spending(summary: Mapping[str, Any], releases: Mapping[str, float | None]) 
         event = Event(count, said["noise_multiplier"], SENSITIVITY[adjacency], drawn)
         return round(event.epsilon(summary["delta"], said["accounting"]), 6)
 
+    planned, limit = said.get("planned", {}), said.get("limit")  # versions before 0.3 did not write them
+    stated = {
+        name: None if made is None else stated_releases(made, planned.get(name, made), limit)
+        for name, made in releases.items()
+    }
     by_adjacency = {
-        kind: {name: None if count is None else epsilon(count, kind) for name, count in releases.items()}
+        kind: {name: None if count is None else epsilon(count, kind) for name, count in stated.items()}
         for kind in said["epsilon"]
     }
     if person["epsilon"] is not None:
         strict = "row" if "row" in by_adjacency else "replace"
-        total = honest * sum(count for count in releases.values() if count is not None)
+        total = honest * sum(count for count in stated.values() if count is not None)
         person = {**person, "epsilon": epsilon(total, strict, len(releases))}
     return {
         **summary,
@@ -80,6 +85,20 @@ def uncounted(summary: Mapping[str, Any]) -> str:
     if said is None or not (left := [name for name in said["releases"] if name not in said.get("counted", ())]):
         return ""
     return f"; predictions{f' of {listed(left, 4)}' if said.get('counted') else ''} are not counted"
+
+
+def not_made(summary: Mapping[str, Any]) -> str:
+    """How many planned releases epsilon counts that were not made, to end a sentence with; "" if all were made."""
+    said = summary["privacy"] or {}
+    ended = [
+        (planned, made)
+        for name, planned in said.get("planned", {}).items()
+        if (made := said["releases"].get(name)) and made < planned
+    ]
+    if not ended:
+        return ""
+    planned, made = max(ended)
+    return f"; of all {planned} planned releases, {made:g} were made: a server may choose a run's end by them"
 
 
 def void(summary: Mapping[str, Any]) -> str | None:
@@ -102,7 +121,7 @@ def describe_privacy(summary: Mapping[str, Any]) -> str:
     if why is not None and why.startswith(_ROW):
         return f"no guarantee for a row: {why.removeprefix(_ROW)}"
     accounted = _accounted(summary)
-    accounted += "" if accounted == NOT_SAID else uncounted(summary)
+    accounted += "" if accounted == NOT_SAID else not_made(summary) + uncounted(summary)
     if why is not None:
         return f"no guarantee: {why}; by the accounting alone {accounted}"
     return accounted if accounted == NOT_SAID else f"{_person(summary)}; {accounted}"
@@ -118,7 +137,7 @@ def headline(summary: Mapping[str, Any]) -> str:
     if why is not None or not known:
         return f"no privacy guarantee ({why or NOT_SAID})"
     alone = f"one party alone: epsilon {max(known):.2f} at delta {summary['delta']:g}"
-    return f"{_person(summary)}; {alone}{uncounted(summary)}"
+    return f"{_person(summary)}; {alone}{not_made(summary)}{uncounted(summary)}"
 
 
 def describe_person(summary: Mapping[str, Any]) -> str:

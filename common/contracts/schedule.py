@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -157,7 +158,11 @@ class Schedule:
         )  # fmt: skip
         made = PLANS[privacy.mechanism].of(privacy, run)
         _refuse_coarse(federation, made)
-        return made
+        if privacy.adjacency == "row":
+            return made
+        counts = self._shares(made.rounds)
+        evaluations = made.releases - max(counts.values())
+        return replace(made, own={name: count + evaluations for name, count in counts.items()})
 
     def _counted(self, privacy: AnyPrivacyConfig) -> Callable[[int], int]:
         """The count that the privacy accounting uses, as a function of the number of rounds."""
@@ -191,10 +196,14 @@ class Schedule:
 
     def _participations(self, rounds: int) -> int:
         """Number of training rounds of the party that is drawn most often."""
+        return max(self._shares(rounds).values())
+
+    def _shares(self, rounds: int) -> dict[str, int]:
+        """Training rounds of every party."""
         if self._share == len(self._names):
-            return rounds
+            return dict.fromkeys(self._names, rounds)
         counts = Counter(name for round in range(1, rounds + 1) for name in self.participants(round))
-        return max(counts.values(), default=0)
+        return {name: counts[name] for name in self._names}
 
 
 def _refuse_coarse(federation: FederationConfig, privacy: PrivacyPlan) -> None:

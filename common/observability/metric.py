@@ -92,7 +92,7 @@ def privacy(plan: PrivacyPlan | None, releases: Mapping[str, float]) -> Iterable
         return
     adjacency = plan.config.adjacency
     spent: Values = {(party, adjacency): plan.epsilon(count) for party, count in releases.items()}
-    about = "What a party's releases have cost so far."
+    about = "Running count of what a party's releases cost; a run that ends early has cost what was planned."
     yield Metric("gauge", "colonnade_privacy_epsilon", about, spent, ("party", "adjacency"))
     yield number("gauge", "colonnade_privacy_delta", "The delta that epsilon is at.", plan.config.delta)
     if plan.config.epsilon is not None:
@@ -101,9 +101,9 @@ def privacy(plan: PrivacyPlan | None, releases: Mapping[str, float]) -> Iterable
 
 
 def person(epsilon: float | None) -> Iterable[Metric]:
-    """Privacy spent by all parties' releases for a person present at every party; empty without a guarantee."""
+    """Privacy cost of all parties' planned releases for a person present at every party; empty without a guarantee."""
     if epsilon is not None:
-        about = "Privacy cost of all parties' releases for a person present at every party, at the same delta."
+        about = "Privacy cost of all parties' planned releases for a person present at every party, at the same delta."
         yield number("gauge", "colonnade_privacy_person_epsilon", about, epsilon)
 
 

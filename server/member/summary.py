@@ -18,6 +18,7 @@ from colonnade.common.data.keys import KeyColumn, keys_of_rows
 from colonnade.common.encryption.parameters import SumSize, security
 from colonnade.common.errors import disk_faults, remedy
 from colonnade.common.observability.telemetry import without_nan
+from colonnade.common.privacy.accounting.accountant import stated_releases
 from colonnade.common.privacy.accounting.plan import SEEDED, PrivacyPlan
 from colonnade.common.privacy.accounting.zeroth_order import ZerothOrderClaim
 from colonnade.common.run.environment import describe_environment
@@ -25,6 +26,7 @@ from colonnade.common.run.files import write_durably
 from colonnade.common.run.run_folder import SUMMARY_SCHEMA, describe_source
 from colonnade.server.member.planned import NO_STOP, NO_VALIDATION, PRIVATE
 from colonnade.server.member.traffic import Totals
+from colonnade.server.privacy import expected_releases
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.metrics import chance
 from colonnade.server.training.metrics.best import named
@@ -154,6 +156,7 @@ def warning(ctx: ServerContext) -> str | None:
 def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, Any]:
     """The parties' privacy: a person's `epsilon`, `epsilon` by party, `delta`, and their derivation.
 
+    Every epsilon counts all `privacy.planned` releases, of which an early end may have left out some.
     `epsilon` is null where there is no guarantee; `privacy.void` then gives the reason, and `privacy.epsilon` the
     accounting's result. `person` is for a person present at every party. `releases` are the parties' own reports.
     """
@@ -162,7 +165,10 @@ def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, A
         return {"person": None, "epsilon": dict.fromkeys(names), "delta": None, "privacy": None}
     counts = {name: releases.get(name) for name in names}
     by_adjacency: dict[str, dict[str, float | None]] = {
-        adjacency: {n: None if c is None else round(plan.epsilon(c, adjacency), 6) for n, c in counts.items()}
+        adjacency: {
+            name: None if made is None else round(plan.epsilon(plan.stated(name, made), adjacency), 6)
+            for name, made in counts.items()
+        }
         for adjacency in plan.neighbours
     }
     void = plan.void
@@ -177,6 +183,8 @@ def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, A
             "adjacency": plan.config.adjacency,
             "accounting": plan.config.accounting,
             "releases": counts,
+            "planned": {name: plan.planned(name) for name in names},
+            "limit": plan.affordable,
             "epsilon": by_adjacency,
             "void": void,
             **plan.summary(),
@@ -189,7 +197,7 @@ def person(ctx: ServerContext, plan: PrivacyPlan, counts: Mapping[str, float | N
 
     `epsilon` is null where there is no bound, and `void` gives the reason: one member's unprotected messages suffice.
     """
-    known = {name: count for name, count in counts.items() if count is not None}
+    known = {name: plan.stated(name, made) for name, made in counts.items() if made is not None}
     void = plan.void
     if void is None and ctx.config.active is not None:
         void = "the server's own columns take part without noise"
@@ -230,12 +238,15 @@ def response_noise_summary(ctx: ServerContext) -> dict[str, Any] | None:
     """Privacy of the noise on all responses to the parties, or None.
 
     `epsilon` at `delta` holds for the label of every training row, against all parties together; it is null where
-    there is no guarantee, and `void` gives the reason. `accounted` is the accounting's result alone.
+    there is no guarantee, and `void` gives the reason. `accounted` is the accounting's result alone. Both count all
+    `planned` releases, if the run ended before them.
     """
     config, releases = ctx.config.privacy.answers, ctx.releases
     if config is None or releases is None:
         return None
-    accounted = round(releases.epsilon, 6)
+    names, arrivals = ctx.federation.names, ctx.federation.protocol.asynchronous
+    planned = expected_releases(ctx.schedule, len(names), arrivals=arrivals)
+    accounted = round(releases.epsilon_of(stated_releases(releases.most, planned, None)), 6)
     return {
         "mechanism": "gaussian",
         "clip": config.clip,
@@ -245,6 +256,7 @@ def response_noise_summary(ctx: ServerContext) -> dict[str, Any] | None:
         "accounting": releases.accounting,
         "delta": config.delta,
         "releases": releases.most,
+        "planned": planned,
         "accounted": accounted,
         "epsilon": None if config.seeded else accounted,
         "void": SEEDED if config.seeded else None,

@@ -161,7 +161,9 @@ def test_a_restarted_run_remembers_its_spent_budget(tmp_path: Path) -> None:
         stage(torch.ones(2, 2), evaluation=False)
     first.close()
     assert privacy(PolicyConfig(), "federation.privacy.epsilon=8", ledger=ledger).releases == 5
-    assert set(json.loads(ledger.read_text().splitlines()[0])) == {"time", "reserved", "noise_multiplier", "chain"}
+    assert set(json.loads(ledger.read_text().splitlines()[0])) == {
+        "time", "reserved", "noise_multiplier", "planned", "chain",
+    }  # fmt: skip
 
 
 def released(one: Privacy, count: int) -> None:

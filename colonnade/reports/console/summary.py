@@ -430,5 +430,8 @@ def claim_words(claim: Mapping[str, Any]) -> str:
 
 
 def answer_words(answers: dict[str, Any]) -> str:
-    spent = f"epsilon {answers['accounted']:.2f} at delta {answers['delta']:g}, {answers['releases']} releases of a row"
+    spent = f"epsilon {answers['accounted']:.2f} at delta {answers['delta']:g}, {answers['releases']}"
+    planned = answers.get("planned", 0)  # versions before 0.3 did not write it
+    spent += f" of {planned} planned releases" if answers["releases"] < planned else " releases"
+    spent += " of a row"
     return f"no guarantee: {answers['void']}; {spent}" if answers["void"] else f"answers noised, {spent}"

@@ -58,9 +58,10 @@ def read_books_of(ledger: Path) -> dict[str, Book]:
 
 
 def spent(ledger: Path) -> tuple[str, str]:
-    """Epsilon after the newest message of a party's ledger; and the paid releases, with what they exclude."""
-    epsilon, delta = None, ""
+    """Epsilon of all planned releases by a party's ledger, or of the more that were made; and the paid releases."""
+    epsilon, planned, delta = None, None, ""
     for entry in read_lines(ledger):
+        planned = entry.get("planned", planned)
         if entry.get("epsilon") is not None:  # only releases of a model cost epsilon
             epsilon, found = entry["epsilon"], _DELTA.search(str(entry.get("mechanism")))
             delta = f"delta {found[1]}" if found else "the agreed delta"
@@ -68,7 +69,11 @@ def spent(ledger: Path) -> tuple[str, str]:
         return "no privacy guarantee was counted", ""
     paid = counted(sum(releases for releases, _ in reservations(ledger)), "release")
     about = "it is this party's own; a person known to other parties is in their releases too"
-    return f"epsilon {epsilon:.4g} at {delta} after the last message", f"{paid} paid for; {about}"
+    running = f"epsilon {epsilon:.4g} at {delta}"
+    if not isinstance(planned, int | float) or planned <= epsilon:
+        return f"{running} after the last message", f"{paid} paid for; {about}"
+    so_far = f"a running count after the last message, which bounds no run whose end others choose: {running}"
+    return f"epsilon {planned:.4g} at {delta} of all planned releases", f"{paid} paid for ({so_far}); {about}"
 
 
 def _read(ledger: Path, party: str, books: dict[str, Book]) -> None:

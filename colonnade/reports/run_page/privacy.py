@@ -179,7 +179,7 @@ def _by_party(run: RecordedRun, spent: Mapping[str, Any]) -> dict[str, Any]:
     kinds = [kind for kind in _ADJACENCIES if kind in spent["epsilon"]]
     delta = f"{run.summary['delta']:g}"
     rows = [
-        (name, _number(spent["releases"].get(name)), *(_number(spent["epsilon"][kind].get(name)) for kind in kinds),
+        (name, _releases(spent, name), *(_number(spent["epsilon"][kind].get(name)) for kind in kinds),
          delta)
         for name in run.parties
     ]  # fmt: skip
@@ -196,6 +196,12 @@ def _by_party(run: RecordedRun, spent: Mapping[str, Any]) -> dict[str, Any]:
         + (", by the accounting" if why else "")
         + guarantee.uncounted(run.summary),
     }
+
+
+def _releases(spent: Mapping[str, Any], name: str) -> str:
+    """Releases of a party, with the planned ones where it made fewer."""
+    made, planned = spent["releases"].get(name), spent.get("planned", {}).get(name)
+    return f"{made:.6g} of {planned} planned" if made and planned and made < planned else _number(made)
 
 
 def _together(spent: Mapping[str, Any]) -> float | None:

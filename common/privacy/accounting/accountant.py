@@ -197,6 +197,22 @@ def epsilon(
     return Event(releases, noise_multiplier, SENSITIVITY[adjacency]).epsilon(delta, accounting)
 
 
+def stated_releases(made: float, planned: float, limit: float | None) -> float:
+    """Releases that a run's epsilon has to count, at whatever release it ended.
+
+    An epsilon holds for a number of releases that is fixed before the first, or for a bound that ends the run. The
+    server sees releases and may end the run by them, so those that were planned and not made count as well.
+
+    Args:
+        made: releases so far; 0 counts none.
+        planned: most releases of training. More are made by predictions, and by rounds that a rollback repeats.
+        limit: releases within the budget; None without, where more than planned are a running count.
+    """
+    if not made or made <= planned:
+        return planned if made else 0
+    return max(made, limit or 0)
+
+
 def find_noise_multiplier(
     budget: float, delta: float, releases: int, adjacency: Adjacency, accounting: Accounting = "exact"
 ) -> float:

@@ -73,6 +73,7 @@ class Budget(Reserved):
         expected: releases of the run, for the block size.
         noise_multiplier: sigma of the releases. Releases of an earlier start with another sigma' count at equal cost: T
             releases at sigma' as T (sigma / sigma')^2.
+        planned: epsilon of all planned releases, for the reader of the ledger; None without a guarantee.
     """
 
     held_back = "nothing leaves"
@@ -84,10 +85,12 @@ class Budget(Reserved):
         expected: int,
         counts: dict[str, float] | None = None,
         noise_multiplier: float = 1.0,
+        planned: float | None = None,
     ) -> None:
         already = 0 if path is None else paid_for(path, noise_multiplier)
         super().__init__(path, "releases", counts, already, max(1, expected // _BLOCKS))
         self._limit, self._sigma = limit, noise_multiplier
+        self._planned = {} if planned is None else {"planned": round(planned, 6)}
 
     @property
     def releases(self) -> float:
@@ -106,7 +109,7 @@ class Budget(Reserved):
         return self.releases
 
     def _entry(self, counted: dict[str, int]) -> dict[str, Any]:
-        return {**counted, "noise_multiplier": self._sigma}
+        return {**counted, "noise_multiplier": self._sigma, **self._planned}
 
 
 def enter(path: Path, entry: dict[str, Any], held_back: str) -> None:

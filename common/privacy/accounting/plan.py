@@ -6,7 +6,7 @@ Sentences state the plan before anything is sent: no noise multiplier without it
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
@@ -15,7 +15,13 @@ from torch import Tensor, nn
 
 from colonnade.common.config.privacy import Adjacency, AnyPrivacyConfig
 from colonnade.common.errors import ConfigError
-from colonnade.common.privacy.accounting.accountant import SENSITIVITY, Event, find_noise_multiplier, most_releases
+from colonnade.common.privacy.accounting.accountant import (
+    SENSITIVITY,
+    Event,
+    find_noise_multiplier,
+    most_releases,
+    stated_releases,
+)
 from colonnade.common.run.state import State
 
 SEEDED = "noise was drawn from the federation's seed, which every member knows"
@@ -58,6 +64,7 @@ class PrivacyPlan:
         affordable: releases within the budget; None without a budget.
         predictions: releases reserved for predictions, in addition to `releases`.
         present: with noise once, the fewest parties in a sum; 1 if every party adds all of the noise.
+        own: planned releases of a party, where its own number is known.
     """
 
     config: AnyPrivacyConfig
@@ -68,6 +75,7 @@ class PrivacyPlan:
     rows: int = 0
     predictions: int = 0
     present: int = 1
+    own: Mapping[str, int] = field(default_factory=dict, kw_only=True, compare=False)
 
     @classmethod
     def of(cls, config: Any, run: Span) -> Self:
@@ -166,6 +174,14 @@ class PrivacyPlan:
     def most(self) -> int:
         """Maximum number of releases of one party (or row) in training and in predictions."""
         return self.releases + self.predictions
+
+    def planned(self, party: str) -> int:
+        """Maximum number of a party's releases in training."""
+        return self.own.get(party, self.releases)
+
+    def stated(self, party: str, made: float) -> float:
+        """Releases that the party's epsilon counts, once it has made so many (`stated_releases`)."""
+        return stated_releases(made, self.planned(party), self.affordable)
 
     @property
     def spent_by_training(self) -> bool:

@@ -33,6 +33,20 @@ def test_eight_a_party_is_more_for_a_person(parties: int, person: float) -> None
     assert (said["person"]["parties"], said["person"]["delta"]) == (parties, 1e-5)
 
 
+def test_a_run_that_ends_early_has_the_epsilon_of_its_plan() -> None:
+    """The server chooses the end by the releases, so that those that were not made count."""
+    outcome = federate(config(SPLIT, *SHORT, PRIVATE % ""))
+    whole = {name: p.releases for name, p in outcome.privacy.items()}
+    early, none = dict.fromkeys(whole, 2), dict.fromkeys(whole, 0)
+    said, ended = protection(outcome.server, whole), protection(outcome.server, early)
+    assert {**ended["privacy"], "releases": whole} == said["privacy"] and ended["privacy"]["planned"] == whole
+    assert (ended["epsilon"], ended["person"]) == (said["epsilon"], said["person"])
+    for words in (describe_privacy, headline):
+        made = f"of all {max(whole.values())} planned releases, 2 were made"
+        assert made in words({"protocol": "split", **ended}) and made[:6] not in words({"protocol": "split", **said})
+    assert set(protection(outcome.server, none)["epsilon"].values()) == {0}
+
+
 def test_it_equals_another_librarys_composition_of_all_releases() -> None:
     said = spent(4, PRIVATE % "")
     sigma, releases = said["privacy"]["noise_multiplier"], sum(said["privacy"]["releases"].values())

@@ -19,7 +19,7 @@ from colonnade.common.privacy.accounting.ledger import Ledger, mark, newest
 from colonnade.common.protocols.split import Embedding, Evaluation
 from colonnade.common.run.json_text import sealed
 from colonnade.common.run.run_folder import STAMP, PartyFolder
-from colonnade.reports.records.ledgers import KINDS, describe_kind
+from colonnade.reports.records.ledgers import KINDS, describe_kind, spent
 from tests.support.towers import declare_operators
 
 
@@ -47,6 +47,14 @@ def test_it_summarises_the_releases(home: Path, capfd: pytest.CaptureFixture[str
     )
     assert newest(home / "ledger.jsonl") in said
     assert f"Embedding: {KINDS['Embedding']}" in said and f"Evaluation: {KINDS['Evaluation']}" in said
+
+
+def test_its_epsilon_is_of_all_planned_releases_beside_a_running_count(home: Path) -> None:
+    path = home / "ledger.jsonl"
+    Budget(path, limit=5, expected=5, planned=1.25).spend()
+    epsilon, about = spent(path)
+    assert epsilon == "epsilon 1.25 at the agreed delta of all planned releases"
+    assert "4 releases paid for (a running count after the last message" in about and "epsilon 0.75" in about
 
 
 def test_every_kind_that_leaves_a_party_is_described_in_words() -> None:

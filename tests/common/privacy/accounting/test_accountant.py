@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ from colonnade.common.privacy.accounting.accountant import (
     epsilon,
     find_noise_multiplier,
     most_releases,
+    stated_releases,
 )
 from tests.support.oracles import exact_epsilon, renyi_epsilon
 
@@ -120,3 +123,27 @@ def test_nothing_released_costs_nothing() -> None:
 def test_an_impossible_budget_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"federation.privacy.epsilon = 1e-09: impossible for 1000 releases"):
         find_noise_multiplier(1e-9, 1e-12, 1000, "participation")
+
+
+def test_a_server_that_chooses_the_end_by_the_releases_stays_within_the_stated_epsilon_alone() -> None:
+    """Privacy losses of 20 evaluations; the server ends the run once a running count of epsilon is exceeded."""
+    sigma, delta, each, evaluations, runs = 5.0, 0.01, 10, 20, 100_000
+    made = each * np.arange(1, evaluations + 1)
+    running = np.array([epsilon(int(count), sigma, delta, "replace") for count in made])
+    mu = 2 / sigma
+    steps = np.random.default_rng(0).normal(each * mu**2 / 2, mu * math.sqrt(each), (runs, evaluations))
+    losses = steps.cumsum(1)
+    over = losses > running + 0.3
+    end = np.where(over.any(1), over.argmax(1), evaluations - 1)
+    lost = losses[np.arange(runs), end]
+
+    def spent(claimed: Any) -> float:
+        return float(np.maximum(0, -np.expm1(claimed - lost)).mean())
+
+    stated = stated_releases(each, int(made[-1]), None)
+    assert spent(epsilon(stated, sigma, delta, "replace")) <= delta < spent(running[end]) / 2
+
+
+def test_more_than_the_planned_releases_are_bounded_by_the_budget() -> None:
+    assert [stated_releases(made, 30, 40) for made in (0, 1, 30, 31, 40)] == [0, 30, 30, 40, 40]
+    assert stated_releases(31, 30, None) == 31
