@@ -355,15 +355,28 @@ def _parquet(opened: Any) -> pq.ParquetFile:
 def _left_out(files: pa_fs.FileSystem, root: str, kind: Format) -> list[str]:
     """Files of the format that Arrow leaves out of a folder, relative to it: those below a name with _ or . before it.
 
-    A lakehouse's log and what macOS writes beside a file are no rows.
+    What macOS writes beside a file is no table.
     """
     if files.get_file_info(root).type != pa_fs.FileType.Directory:
         return []
     found = files.get_file_info(pa_fs.FileSelector(root, recursive=True))
     below = [PurePath(one.path).relative_to(root) for one in found if one.is_file]
+    _refuse_lakehouse(root, below)
     hidden = [path for path in below if any(part[0] in "_." for part in path.parts)]
     rows = [path for path in hidden if path.suffix.lower() in _SUFFIXES[kind] and not path.name.startswith("._")]
-    return sorted(path.as_posix() for path in rows if path.parts[0] != "_delta_log")
+    return sorted(path.as_posix() for path in rows)
+
+
+_LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
+
+
+def _refuse_lakehouse(root: str, below: Sequence[PurePath]) -> None:
+    """Refuses a folder whose log alone says which of its files belong to the table."""
+    for name in {path.parts[0] for path in below} & _LOGS.keys():
+        raise DataError(
+            f"{root} is a table of {_LOGS[name]}: its folder also has files of rows that were deleted or replaced since",
+            hint="write its newest version as plain Parquet into another folder",
+        )
 
 
 def _left_file(name: str) -> Doubt:

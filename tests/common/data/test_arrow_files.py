@@ -211,7 +211,7 @@ def test_a_partition_alone_may_be_the_only_feature(tmp_path: Path) -> None:
 @pytest.mark.parametrize("far", [False, True])
 def test_files_of_rows_that_are_left_out_are_named(tmp_path: Path, source: str, far: bool) -> None:
     one = {"id": ["a", "b"], "x": [0, 1]}
-    write(tmp_path, source, **{"1": one, "_2": one, "_tmp/3": one, "_delta_log/4": one, "._1": one})
+    write(tmp_path, source, **{"1": one, "_2": one, "_tmp/3": one, "._1": one})
     for name in ("_SUCCESS", "_metadata", f".1.{source}.crc"):
         (tmp_path / "t" / name).touch()
     path = f"file://{tmp_path}/t" if far else "t"
@@ -219,6 +219,15 @@ def test_files_of_rows_that_are_left_out_are_named(tmp_path: Path, source: str, 
     assert [doubt.column for doubt in found.doubts] == [f"_2.{source}", f"_tmp/3.{source}"] and found.ids == ("a", "b")
     config = {"source": source, "path": path, "key": "id", "label": "x"}
     assert "_2" in str(load_labels(TypeAdapter(LabelConfig).validate_python(config), tmp_path).doubts[0])
+
+
+@pytest.mark.parametrize("log", ["_delta_log/0.json", ".hoodie/hoodie.properties"])
+def test_a_folder_whose_log_says_which_rows_count_is_refused(tmp_path: Path, log: str) -> None:
+    write(tmp_path, "parquet", **{"1": {"id": ["a", "b"], "x": [0, 1]}})
+    (tmp_path / "t" / log).parent.mkdir()
+    (tmp_path / "t" / log).touch()
+    with pytest.raises(DataError, match=r"is a table of \w+.*: its folder also has files of rows that were deleted"):
+        read(tmp_path, "parquet")
 
 
 # --- the row index of pandas
