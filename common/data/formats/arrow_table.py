@@ -374,7 +374,7 @@ def _refuse_lakehouse(root: str, below: Sequence[PurePath]) -> None:
     """Refuses a folder whose log alone says which of its files belong to the table."""
     for name in {path.parts[0] for path in below} & _LOGS.keys():
         raise DataError(
-            f"{root} is a table of {_LOGS[name]}: its folder also has files of rows that were deleted or replaced since",
+            f"{root} is a table of {_LOGS[name]}: its folder also has rows that were deleted or replaced",
             hint="write its newest version as plain Parquet into another folder",
         )
 

@@ -226,7 +226,7 @@ def test_a_folder_whose_log_says_which_rows_count_is_refused(tmp_path: Path, log
     write(tmp_path, "parquet", **{"1": {"id": ["a", "b"], "x": [0, 1]}})
     (tmp_path / "t" / log).parent.mkdir()
     (tmp_path / "t" / log).touch()
-    with pytest.raises(DataError, match=r"is a table of \w+.*: its folder also has files of rows that were deleted"):
+    with pytest.raises(DataError, match=r"is a table of \w+.*: its folder also has rows that were deleted"):
         read(tmp_path, "parquet")
 
 
