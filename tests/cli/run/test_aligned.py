@@ -62,7 +62,7 @@ def test_from_tables_with_keys_to_a_model_and_on(tmp_path: Path) -> None:
     assert len(trained.server.labels) == len(persons[SERVER])
 
     # The run goes on with the alignment that it has.
-    code, output = colonnade("up", "--resume", out, "--set", "federation.epochs=7")
+    code, output = colonnade("up", "--resume", out, "--set", "federation.epochs=13")
     assert code == 0, output
     assert len(events(out, "aligned")) == 1 and kept[SERVER].number("alignment") == RunCache(out / "once").number(
         "alignment"
