@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from colonnade.client.privacy.answers import Answers, Kind
 from colonnade.client.privacy.codes import OwnCodes, OwnEncoder, PlacedRelease, RowPlaces, SeededCodes
@@ -17,6 +18,7 @@ from colonnade.common.aggregation.fixed_point import Ring
 from colonnade.common.config.compression import form_of
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
+from colonnade.common.config.privacy import PARTS
 from colonnade.common.data.draws import Draws, SecretDraws
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import BudgetSpent
@@ -58,6 +60,21 @@ class Terms:
     ring: Ring | None = None
 
 
+class _RowCounts:
+    """`PARTS` of releases by row, int64 (rows,). Checkpoints of 0.2 have releases, float64."""
+
+    def __init__(self, rows: int) -> None:
+        self.parts = torch.zeros(rows, dtype=torch.int64)
+
+    def state(self) -> Tensor:
+        return self.parts
+
+    def restore(self, saved: Tensor) -> None:
+        if saved.shape != self.parts.shape:
+            raise ValueError(f"{tuple(saved.shape)} for {tuple(self.parts.shape)}")
+        self.parts.copy_((saved * PARTS).round() if saved.is_floating_point() else saved)
+
+
 class PartyMechanism:
     """One mechanism over a run. Seeded noise and its count are in the state, anything else is on the disk."""
 
@@ -85,7 +102,7 @@ class PartyMechanism:
             self._normals, self._bits = seeded_normals(draws), lambda: seeded_bytes(draws)
             spent = state.keep("spent", dict[str, float])
             self._budget = Budget(None, self._terms.limit, self.plan.releases, spent)
-            self._counts = state.keep("row counts", lambda: torch.zeros_like(self._counts))
+            self._counts = state.keep("row counts", lambda: _RowCounts(len(self._counts))).parts
         return self._release(state)
 
     def close(self) -> None:

@@ -12,10 +12,11 @@ import torch
 
 from colonnade.client.privacy.mechanisms import Privacy, refuse_longer
 from colonnade.common.config.policy import PolicyConfig
+from colonnade.common.config.privacy import PARTS
 from colonnade.common.contracts.schedule import Schedule
-from colonnade.common.errors import BudgetSpent, ConfigError
+from colonnade.common.errors import BudgetSpent, CheckpointError, ConfigError
 from colonnade.common.privacy.accounting.accountant import epsilon
-from colonnade.common.run.state import State
+from colonnade.common.run.state import Snapshot, State
 from colonnade.server.member.summary import protection
 from tests.support.federation import config, federate, parameters
 
@@ -203,3 +204,16 @@ def test_a_resumed_run_cannot_be_longer_than_the_noise_of_its_releases_pays_for(
 def test_parties_that_come_when_they_like_have_no_budget_that_can_be_planned() -> None:
     with pytest.raises(ConfigError, match=r"privacy.epsilon: parties that come when they like"):
         config({"name": "vafl", "arrivals": True}, "federation.privacy={clip: 1, epsilon: 8}")
+
+
+def test_row_counts_of_a_seeded_run_of_0_2_go_on_as_parts_of_releases() -> None:
+    """It kept releases, float64, whose sums are inexact."""
+    adaptive = tuple(f"federation.privacy.{key}" for key in ("mechanism=adaptive", "seeded=true", "delta=1e-5"))
+    old = torch.full((1797,), sum([1.1] * 20), dtype=torch.float64)  # 22.000000000000004
+    state = State(Snapshot({"row counts": old}, {"row counts": {"tensor": "row counts"}}))
+    privacy(PolicyConfig(), *adaptive).stage(state)
+    kept = state.capture().tensors["row counts"]
+    assert kept.dtype == torch.int64 and set(kept.tolist()) == {22 * PARTS}
+    other = State(Snapshot({"row counts": old[1:]}, {"row counts": {"tensor": "row counts"}}))
+    with pytest.raises(CheckpointError, match="row counts does not fit"):
+        privacy(PolicyConfig(), *adaptive).stage(other)

@@ -16,7 +16,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, ContractError, TrainingDiverged
 from colonnade.common.models.zeroth_order import Directions
 from colonnade.common.protocols.czofo import CONTRACT, Differences, Embedding, Evaluation
-from colonnade.server.member.summary import findings
+from colonnade.server.member.summary import theorem
 from colonnade.server.training.context import ServerContext
 from tests.support.federation import Outcome, config, federate, first, parameters, uneven
 
@@ -322,11 +322,11 @@ def test_the_noise_has_the_deviation_that_was_asked_for() -> None:
 
 def test_the_summary_has_the_epsilon_of_theorem_4_1() -> None:
     outcome = run("federation.evaluate.every=8")
-    measured, said = outcome.server.state["theorem"], findings(outcome.server)["theorem"]
+    measured, said = outcome.server.state["theorem"], theorem(outcome.server)
     n = len(outcome.server.schedule.partition.train)
     expected = 2 * measured["zeta"] * (2 * math.log(1.25e6)) ** 0.5 / (n * (measured["variance"] / 4) ** 0.5)
     assert said["epsilon"] == pytest.approx(expected) and said["turns"] == 32 and said["rows"] == n
     assert "not a guarantee" in said["caveat"]
-    assert findings(run("federation.protocol.theorem=false").server)["theorem"] is None
-    assert findings(run("federation.protocol.directions=1").server)["theorem"] is None
-    assert findings(run(private(1.0)).server)["theorem"] is None  # the summary shows the guarantee instead
+    assert theorem(run("federation.protocol.theorem=false").server) is None
+    assert theorem(run("federation.protocol.directions=1").server) is None
+    assert theorem(run(private(1.0)).server) is None  # the summary shows the guarantee instead
