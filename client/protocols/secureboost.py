@@ -110,8 +110,8 @@ def _noise(ctx: ClientContext, cfg: Config, size: SumSize, at: tuple[int, int, s
     """Noise on sums, whole numbers, drawn from the party's secret, the round, the level and what was asked.
 
     The same question gets the same noise, since averages would reduce it; any other gets independent noise, since
-    differences would remove it. Ciphertexts are other ones every time, also of the same numbers: the count of answers
-    bounds the averages of these.
+    differences would remove it. The same sums can be asked for in other words, such as new ciphertexts: the count of
+    answers bounds the averages of these.
     """
     draws = ctx.draws.generator("noise on sums", ctx.name, *at)
     key = torch.randint(256, (32,), dtype=torch.uint8, generator=draws).numpy().tobytes()

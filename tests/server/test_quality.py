@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+
 import numpy as np
 import pytest
 import torch
@@ -113,11 +115,18 @@ def test_residuals_are_those_of_scikit_learn_in_the_targets_own_units(rows: int,
 ROWS, DRAWS = 300, 600
 
 
+def check_spread(names: Sequence[str], draw: Callable[[], tuple[Sequence[float], Mapping[str, float]]]) -> None:
+    """`draw` measures on rows drawn anew, by `names`, and has the errors stated for them."""
+    drawn = [draw() for _ in range(DRAWS)]
+    for place, name in enumerate(names):
+        spread = np.std([float(measured[place]) for measured, _ in drawn])
+        assert np.mean([said[name] for _, said in drawn]) == pytest.approx(spread, rel=0.12), name
+
+
 def test_errors_of_classes_are_the_spread_over_draws_of_rows() -> None:
     random = np.random.default_rng(0)
-    values: dict[str, list[float]] = {name: [] for name in ("accuracy", "balanced_accuracy", "auc", "log_loss")}
-    said: dict[str, list[float]] = {name: [] for name in values}
-    for _ in range(DRAWS):
+
+    def draw() -> tuple[Sequence[float], Mapping[str, float]]:
         labels = (random.random(ROWS) < 0.3).astype(np.int64)
         second = 1 / (1 + np.exp(-(1.5 * labels - 0.9 + random.normal(size=ROWS).round(1))))
         probabilities = np.stack([1 - second, second], axis=1)
@@ -128,30 +137,23 @@ def test_errors_of_classes_are_the_spread_over_draws_of_rows() -> None:
             right.mean(), (right[ones].mean() + right[~ones].mean()) / 2, greater / (ones.sum() * (~ones).sum()),
             -np.log(np.where(ones, second, 1 - second)).mean(),
         )  # fmt: skip
-        found = chance.errors_of_classes(probabilities, labels)
-        for name, value in zip(values, measured, strict=True):
-            values[name].append(float(value))
-            said[name].append(found[name])
-    for name, drawn in values.items():
-        assert np.mean(said[name]) == pytest.approx(np.std(drawn), rel=0.12), name
+        return measured, chance.errors_of_classes(probabilities, labels)
+
+    check_spread(("accuracy", "balanced_accuracy", "auc", "log_loss"), draw)
 
 
 def test_errors_of_numbers_are_the_spread_over_draws_of_rows() -> None:
     random = np.random.default_rng(1)
-    values: dict[str, list[float]] = {"r2": [], "rmse": [], "mae": []}
-    said: dict[str, list[float]] = {name: [] for name in values}
-    for _ in range(DRAWS):
+
+    def draw() -> tuple[Sequence[float], Mapping[str, float]]:
         true = random.normal(5.0, 2.0, size=(ROWS, 1))
         predicted = true + random.normal(0.0, 1.0, size=(ROWS, 1))
         wrong = predicted - true
         share = np.square(wrong).sum() / np.square(true - true.mean()).sum()
         measured = (1 - share, np.sqrt(np.square(wrong).mean()), np.abs(wrong).mean())
-        found = chance.errors_of_numbers(predicted, true)
-        for name, value in zip(values, measured, strict=True):
-            values[name].append(float(value))
-            said[name].append(found[name])
-    for name, drawn in values.items():
-        assert np.mean(said[name]) == pytest.approx(np.std(drawn), rel=0.12), name
+        return measured, chance.errors_of_numbers(predicted, true)
+
+    check_spread(("r2", "rmse", "mae"), draw)
 
 
 def test_rows_that_define_no_error_have_none() -> None:
